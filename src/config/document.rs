@@ -102,7 +102,6 @@ impl Expansion {
 impl ExpandedProfile {
     fn of(config: &Configuration, profile: &Profile, built: &BuiltProfile) -> Self {
         let own = profile.percentage_of_nodes_to_score;
-        // Plugins are listed at the points of groups by name; no plugin runs there.
         let points = ExtensionPoint::OF_GROUPS.iter().chain(ExtensionPoint::OF_ATTEMPT);
         let points = points.map(|point| ExpandedPoint::of(*point, built));
         let in_use = built.plugins.keys().filter(|name| !is_built(name));
@@ -121,7 +120,7 @@ impl ExpandedPoint {
         let plugins = built.plugins_at(point).iter().map(|name| ExpandedPlugin {
             name: name.to_string(),
             weight: built.weight_at(point, name),
-            built: is_built(name) && !ExtensionPoint::OF_GROUPS.contains(&point),
+            built: is_built(name),
         });
         Self { extension_point: point.config_name(), plugins: plugins.collect() }
     }

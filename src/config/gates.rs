@@ -703,13 +703,15 @@ mod tests {
 
     #[test]
     fn gates_of_missing_features_cannot_be_switched_on() {
-        let gates = parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true").unwrap();
+        let gates = parse("DRANodeAllocatableResources=true").unwrap();
         assert_eq!(
             gates.check_built().unwrap_err().to_string(),
-            "feature gate TopologyAwareWorkloadScheduling is on, but placement of pod groups by \
-             topology is not built yet"
+            "feature gate DRANodeAllocatableResources is on, but support for devices that take \
+             node resources is not built yet"
         );
-        assert_eq!(parse("GenericWorkload=true").unwrap().check_built(), Ok(()));
+        let groups = parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true").unwrap();
+        assert_eq!(groups.check_built(), Ok(()));
+        assert!(groups.allow(catalogue::get("TopologyPlacementGenerator").unwrap()));
         assert_eq!(parse("SchedulerQueueingHints=true").unwrap().check_built(), Ok(()));
     }
 }

@@ -11,6 +11,7 @@ mod delegated_auth;
 mod engine_counters;
 mod family;
 mod leader_election;
+mod placements;
 mod plugin_metrics;
 mod probe;
 mod process;
@@ -53,6 +54,7 @@ use bindings::{ApiCalls, Bindings};
 use engine_counters::EngineCounters;
 use family::{IntCounterVec, IntGaugeVec};
 use leader_election::LeaderElection;
+use placements::Placements;
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::{ALPHA, BETA, Declaration, Registered, Resettable, Table};
@@ -106,6 +108,7 @@ pub struct Metrics {
     versions: Versions,
     attempts: Attempts,
     queues: Queues,
+    placements: Placements,
     plugins: Plugins,
     bindings: Bindings,
     engine: EngineCounters,
@@ -149,6 +152,7 @@ impl Metrics {
         let versions = Versions::register(&mut table);
         let attempts = Attempts::register(&mut table);
         let queues = Queues::register(&mut table);
+        let placements = Placements::register(&mut table);
         let plugins = Plugins::register(&mut table);
         let bindings = Bindings::register(&mut table);
         let engine = EngineCounters::register(&mut table);
@@ -249,6 +253,7 @@ impl Metrics {
             versions,
             attempts,
             queues,
+            placements,
             plugins,
             bindings,
             engine,

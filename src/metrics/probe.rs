@@ -130,8 +130,21 @@ impl EngineProbe {
                 plugins.execution.with_label_values(labels).observe(seconds);
             }
             Span::Hint(plugin, event) => self.hint(plugin, event, code).observe(seconds),
+            Span::Placement(profile) => self.placement_tried(profile, code, seconds),
             Span::Call(..) | Span::Change => {}
         }
+    }
+
+    /// Records an attempt to place a group in one of its placements, unless it failed.
+    fn placement_tried(&self, profile: &str, code: Code, seconds: f64) {
+        let result = match code {
+            Code::Success => "feasible",
+            code if code.is_rejection() => "infeasible",
+            _ => return,
+        };
+        let placements = &self.metrics.placements;
+        placements.evaluations.with_label_values(&[result, profile]).inc();
+        placements.duration.with_label_values(&[result, profile]).observe(seconds);
     }
 
     /// Records the duration of an attempt that found no node, unless the attempt does not count. An
@@ -319,6 +332,10 @@ impl Probe for EngineProbe {
                 wait.observe(waited.as_secs_f64());
             }
             Count::PendingDeleted { .. } | Count::GroupMemberGated { .. } => {}
+            Count::Placements { profile, count } => {
+                let generated = self.metrics.placements.generated.with_label_values(&[profile]);
+                generated.inc_by(count as u64);
+            }
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
             Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
         }

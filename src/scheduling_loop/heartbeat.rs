@@ -103,6 +103,7 @@ impl PluginCall {
             | Span::Algorithm
             | Span::GroupAttempt(..)
             | Span::GroupAlgorithm
+            | Span::Placement(_)
             | Span::Point(..)
             | Span::Change => return None,
         };

@@ -49,6 +49,8 @@ enum Reason {
     Crash,
     /// The answer of kube-scheduler depends on its speed.
     TimeLimit,
+    /// The message of kube-scheduler hides why a group waits.
+    ClearerMessage,
     /// This minor release of Kubernetes 1 fixes the bug.
     FixedUpstream(u32),
 }
@@ -63,6 +65,7 @@ impl TryFrom<String> for Reason {
             "lost capacity" => Ok(Self::LostCapacity),
             "crash" => Ok(Self::Crash),
             "time limit" => Ok(Self::TimeLimit),
+            "clearer message" => Ok(Self::ClearerMessage),
             _ => {
                 let minor = text.strip_prefix("fixed upstream in 1.").map(str::parse);
                 let minor = minor.and_then(Result::ok).filter(|minor| *minor > 36);

@@ -14,6 +14,8 @@ mod leadership;
 mod manifests;
 #[path = "../observability/mod.rs"]
 mod observability;
+#[path = "../placements/mod.rs"]
+mod placements;
 #[cfg(feature = "sandbox")]
 #[path = "../radius/mod.rs"]
 mod radius;

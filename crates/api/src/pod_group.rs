@@ -84,6 +84,9 @@ pub struct PodGroup {
     pub is_disrupted_whole: bool,
     /// Whether its pods may preempt others (`preemptionPolicy`); `None` leaves it to the pods.
     pub may_preempt: Option<bool>,
+    /// The key of the node label whose value all its pods have in common, if it asks for one
+    /// domain.
+    pub topology_key: Option<Arc<str>>,
     /// The condition that the scheduler wrote.
     pub condition: Option<PodGroupCondition>,
 }
@@ -96,6 +99,7 @@ impl PodGroup {
     pub fn from_api(group: &api::PodGroup) -> Self {
         let api::PodGroup { metadata, spec, status } = group;
         let gang = spec.scheduling_policy.gang.as_ref();
+        let topology = &spec.scheduling_constraints.topology;
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|own| CONDITION_TYPES.contains(&own.type_.as_str()));
         Self {
@@ -108,6 +112,7 @@ impl PodGroup {
                 .as_ref()
                 .is_some_and(api::DisruptionMode::is_of_all),
             may_preempt: spec.preemption_policy.as_deref().map(|policy| policy != "Never"),
+            topology_key: topology.first().map(|constraint| constraint.key.as_str().into()),
             condition: condition.map(|condition| PodGroupCondition {
                 status: condition.status == "True",
                 reason: condition.reason.as_str().into(),
@@ -126,6 +131,7 @@ impl PodGroup {
             priority: None,
             is_disrupted_whole: false,
             may_preempt: None,
+            topology_key: None,
             condition: None,
         }
     }
@@ -175,6 +181,10 @@ mod tests {
         assert_eq!(pod_group(&gang(-1)).min_count(), 1);
         let basic = pod_group(&json!({"spec": {"schedulingPolicy": {"basic": {}}, "priority": 7}}));
         assert_eq!((basic.policy, basic.priority), (SchedulingPolicy::Basic, Some(7)));
+        assert_eq!(basic.topology_key, None);
+        let in_rack = json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}});
+        let in_rack = pod_group(&json!({ "spec": in_rack }));
+        assert_eq!(in_rack.topology_key.as_deref(), Some("rack"));
         let group = json!({"metadata": {"uid": "u"}, "spec": {"minMember": 4}});
         let group = api::CoschedulingPodGroup::deserialize(group).unwrap();
         let group = PodGroup::from_coscheduling(&group);

@@ -185,6 +185,9 @@ mod tests {
         assert_eq!(counts(&cluster), (2, 1), "a is bound");
         let placing = cluster.place_pod_tentatively(b.clone(), "n");
         assert_eq!(counts(&cluster), (2, 2));
+        let state = cluster.pod_group_state(&PodGroupKey::new("default", "g")).unwrap();
+        let members = state.scheduled().map(|member| &cluster.pod(member).pod.uid);
+        assert!(members.eq([&a.uid, &b.uid]));
         cluster.undo_placing(placing);
         cluster.set_pending_member(&b, false);
         cluster.remove_pod(placed);

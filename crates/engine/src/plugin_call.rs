@@ -73,6 +73,12 @@ impl HasCode for framework::PreFilterResult {
     }
 }
 
+impl HasCode for framework::GroupPlacements {
+    fn code(&self) -> Code {
+        Code::Success
+    }
+}
+
 impl HasCode for PostFilterResult {
     fn code(&self) -> Code {
         self.status.code()

@@ -248,6 +248,9 @@ pub enum Span<'a> {
     Point(Point, &'a str),
     /// One plugin at one point.
     Plugin(Point, &'a PluginName),
+    /// An attempt to place a pod group in one of its placements, for a profile. It ends with success
+    /// if enough members fit.
+    Placement(&'a str),
     /// Another call of a plugin, which metrics leave out; the text says what for, like a point.
     Call(&'static str, &'a PluginName),
     /// A queueing hint of a plugin.
@@ -362,6 +365,13 @@ pub enum Count<'a> {
         code: Code,
         /// The time it waited.
         waited: Duration,
+    },
+    /// A number of placements were proposed for a pod group (`generated_placements_total`).
+    Placements {
+        /// Scheduler name of the profile.
+        profile: &'a str,
+        /// How many.
+        count: usize,
     },
     /// Number of victims of one preemption (`preemption_victims`), terminating victims included.
     Victims(usize),

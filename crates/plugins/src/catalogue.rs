@@ -5,8 +5,9 @@ use framework::{ExtensionPoint, Plugin, PluginArgs};
 use crate::{
     default_binder, default_preemption, dynamic_resources, gang_scheduling, image_locality,
     inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
-    node_resources, node_unschedulable, node_volume_limits, pod_topology_spread, priority_sort,
-    scheduling_gates, taint_toleration, volume_binding, volume_restrictions, volume_zone,
+    node_resources, node_unschedulable, node_volume_limits, pod_group_pods_count,
+    pod_topology_spread, priority_sort, scheduling_gates, taint_toleration, topology_placement,
+    volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Makes a plugin from its arguments.
@@ -38,8 +39,6 @@ pub struct Entry {
     pub name: &'static str,
     /// Extension points of the plugin, in the order of a scheduling attempt.
     pub points: &'static [ExtensionPoint],
-    /// Extension points for pod groups in Kubernetes. The plugin interface has no traits for them.
-    pub group_points: &'static [ExtensionPoint],
     /// Weight in the default list. 0 if the list sets none; a score plugin then has weight 1.
     pub default_weight: i32,
     /// Kind of its arguments in `pluginConfig`, if it takes arguments.
@@ -52,15 +51,7 @@ pub struct Entry {
 
 impl Entry {
     const fn new(name: &'static str, points: &'static [ExtensionPoint]) -> Self {
-        Self {
-            name,
-            points,
-            group_points: &[],
-            default_weight: 0,
-            args_kind: None,
-            gate: None,
-            factory: None,
-        }
+        Self { name, points, default_weight: 0, args_kind: None, gate: None, factory: None }
     }
 
     /// Whether the plugin is implemented.
@@ -107,11 +98,13 @@ pub static ALL: [Entry; 23] = [
         ..Entry::new(node_ports::NAME, &[PreFilter, Filter])
     },
     Entry {
-        group_points: &[PlacementScore],
         default_weight: 1,
         args_kind: Some("NodeResourcesFitArgs"),
         factory: Some(node_resources::fit::plugin),
-        ..Entry::new(node_resources::fit::NAME, &[PreFilter, Filter, PreScore, Score])
+        ..Entry::new(
+            node_resources::fit::NAME,
+            &[PreFilter, Filter, PreScore, Score, PlacementScore],
+        )
     },
     Entry {
         factory: Some(volume_restrictions::plugin),
@@ -180,15 +173,15 @@ pub static ALL: [Entry; 23] = [
         ..Entry::new(gang_scheduling::NAME, &[PreEnqueue, Permit])
     },
     Entry {
-        group_points: &[PlacementGenerate],
         gate: Gate::off("TopologyAwareWorkloadScheduling"),
-        ..Entry::new("TopologyPlacementGenerator", &[])
+        factory: Some(topology_placement::plugin),
+        ..Entry::new(topology_placement::NAME, &[PlacementGenerate])
     },
     Entry {
-        group_points: &[PlacementScore],
         default_weight: 1,
         gate: Gate::off("TopologyAwareWorkloadScheduling"),
-        ..Entry::new("PodGroupPodsCount", &[])
+        factory: Some(pod_group_pods_count::plugin),
+        ..Entry::new(pod_group_pods_count::NAME, &[PlacementScore])
     },
 ];
 

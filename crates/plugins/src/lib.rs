@@ -11,7 +11,7 @@
 //! | TaintToleration | [`taint_toleration`] | Filter, PreScore, Score |
 //! | NodeAffinity | [`node_affinity`] | PreFilter, Filter, PreScore, Score |
 //! | NodePorts | [`node_ports`] | PreFilter, Filter |
-//! | NodeResourcesFit | [`node_resources::fit`] | PreFilter, Filter, PreScore, Score |
+//! | NodeResourcesFit | [`node_resources::fit`] | PreFilter, Filter, PreScore, Score, PlacementScore |
 //! | NodeResourcesBalancedAllocation | [`node_resources::balanced_allocation`] | PreScore, Score |
 //! | PodTopologySpread | [`pod_topology_spread`] | PreFilter, Filter, PreScore, Score |
 //! | InterPodAffinity | [`inter_pod_affinity`] | PreFilter, Filter, PreScore, Score |
@@ -25,10 +25,11 @@
 //! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter, PodGroupPostFilter |
 //! | DefaultBinder | [`default_binder`] | Bind |
 //! | GangScheduling | [`gang_scheduling`] | PreEnqueue, PlacementFeasible, Permit |
+//! | TopologyPlacementGenerator | [`topology_placement`] | PlacementGenerate |
+//! | PodGroupPodsCount | [`pod_group_pods_count`] | PlacementScore |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
-//! [`catalogue`] lists all plugins of 1.36. The [`registry`] has [`not_built`] stand-ins for the
-//! plugins that are not in the table above, which are those for placements of pod groups.
+//! [`catalogue`] lists all plugins of 1.36.
 //!
 //! Filters and scores have a one-node form and a set form. The one-node form implements the rule
 //! for one node. The set form computes the same results from columns and bit sets of the cluster.
@@ -60,11 +61,13 @@ pub mod node_volume_limits;
 mod normalize;
 pub mod not_built;
 mod packed_keys;
+pub mod pod_group_pods_count;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;
 mod shape;
 pub mod taint_toleration;
+pub mod topology_placement;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
@@ -80,11 +83,11 @@ pub fn registry() -> Registry {
         let added = match entry.name {
             // All profiles share the assumed volumes.
             volume_binding::NAME => registry.register_shared(entry.name, |args, caches| {
-                Ok(of_entry(entry, volume_binding::plugin_with(args, caches)?))
+                Ok(by_template(volume_binding::plugin_with(args, caches)?))
             }),
             // All profiles share what is known of claims.
             dynamic_resources::NAME => registry.register_shared(entry.name, |args, shared| {
-                Ok(of_entry(entry, dynamic_resources::plugin_with(args, shared)?))
+                Ok(by_template(dynamic_resources::plugin_with(args, shared)?))
             }),
             _ => registry.register(entry.name, |args| make(entry, args)),
         };
@@ -99,13 +102,12 @@ fn make(entry: &Entry, args: &PluginArgs) -> Result<Plugin, String> {
         Some(factory) => factory(args)?,
         None => not_built::plugin(entry),
     };
-    Ok(of_entry(entry, plugin))
+    Ok(by_template(plugin))
 }
 
-fn of_entry(entry: &Entry, mut plugin: Plugin) -> Plugin {
+fn by_template(mut plugin: Plugin) -> Plugin {
     // None of them reads the name, the UID or the status of the pod.
     plugin.decides_by_template = true;
-    plugin.group_points = entry.group_points.iter().copied().collect();
     plugin
 }
 
@@ -149,8 +151,7 @@ mod tests {
             let plugin = registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
             assert_eq!(&*plugin.name, entry.name);
             for point in ExtensionPoint::ALL {
-                let mut expected = entry.points.iter().chain(entry.group_points);
-                let expected = expected.any(|own| *own == point);
+                let expected = entry.points.contains(&point);
                 assert_eq!(plugin.extends(point), expected, "{} at {point}", entry.name);
             }
         }

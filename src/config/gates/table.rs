@@ -170,7 +170,6 @@ impl Gate {
 
 const DRA: &[&str] = &["DynamicResourceAllocation"];
 const GROUP_CLAIMS: &str = "sharing of claims in pod groups";
-const GROUP_TOPOLOGY: &str = "placement of pod groups by topology";
 const GROUP_TREES: &str = "scheduling of groups of pod groups";
 const LISTS: &str = "support for lists as attributes of devices";
 const NODE_RESOURCES: &str = "support for devices that take node resources";
@@ -273,7 +272,8 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("SidecarContainers").removed_in(V1_37),
     Gate::new("StorageCapacityScoring", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),
     Gate::new("TaintTolerationComparisonOperators", Alpha, false, Support::Follows),
-    Gate::off("TopologyAwareWorkloadScheduling", Alpha, GROUP_TOPOLOGY).needs(&["GenericWorkload"]),
+    Gate::new("TopologyAwareWorkloadScheduling", Alpha, false, Support::Follows)
+        .needs(&["GenericWorkload"]),
     Gate::fixed("UnlockWhileProcessingFIFO", Beta),
     Gate::locked("VolumeAttributesClass"),
     Gate::new("VolumeLimitScaling", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),

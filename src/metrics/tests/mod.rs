@@ -69,6 +69,9 @@ fn with_samples() -> Arc<Metrics> {
     });
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
+    probe.count(Count::Placements { profile: "a", count: 2 });
+    probe.start(Span::Placement("a"));
+    probe.stop(Span::Placement("a"), Code::Success);
     for counter in engine::counters::ALL {
         probe.count(Count::of(counter, &vec!["pod"; counter.labels.len()]));
     }

@@ -26,6 +26,20 @@ api! {
         priority: Option<i32>,
         /// Whether its pods may preempt others, which admission fills in.
         preemption_policy: Option<String>,
+        /// Where its pods are placed together.
+        scheduling_constraints: PodGroupSchedulingConstraints,
+    }
+
+    /// `spec.schedulingConstraints` of a PodGroup.
+    struct PodGroupSchedulingConstraints {
+        /// The domains of a topology; an API server allows one constraint.
+        topology: Vec<PodGroupTopologyConstraint>,
+    }
+
+    /// All pods of a PodGroup are placed in one domain.
+    struct PodGroupTopologyConstraint {
+        /// The key of a node label; the nodes with one value are a domain.
+        key: String,
     }
 
     /// The policy of a PodGroup: one of its fields is set.

@@ -10,8 +10,8 @@ use super::decision::{Course, Decision, Found, Unfit, is_template_rejected};
 use crate::context::Context;
 use crate::cycle::{
     Chosen, FitError, FullPass, NO_NODES, NominatedNode, Prepared, Question, Report, Sampling,
-    ScheduleError, Scored, Scratch, Settings, Subject, filter_by_extenders, run_post_filter,
-    verdict_on,
+    ScheduleError, Scored, Scratch, Settings, Subject, TieBreak, filter_by_extenders,
+    run_post_filter, verdict_on,
 };
 use crate::profile::Profile;
 use crate::ranking::{Counts, Lane, Rankings, Recalled};
@@ -60,6 +60,24 @@ impl Decider {
     /// Goes on from a decision that is carried out.
     pub(crate) fn proceed(&mut self, decision: &Decision) {
         self.course = decision.course.clone();
+    }
+
+    /// Returns what decisions go on from.
+    pub(crate) fn course(&self) -> Course {
+        self.course.clone()
+    }
+
+    /// Goes on from an earlier point, so that the same decisions are made again.
+    pub(crate) fn resume(&mut self, course: Course) {
+        self.course = course;
+    }
+
+    /// Puts equal candidates into the order in which one of them is chosen: by name, or at random.
+    pub(crate) fn mix<T>(&mut self, candidates: &mut [T], name: impl Fn(&T) -> &Arc<str>) {
+        match self.settings.tie_break {
+            TieBreak::FirstByName => candidates.sort_by(|one, other| name(one).cmp(name(other))),
+            TieBreak::Random => self.course.rng.shuffle(candidates),
+        }
     }
 
     /// Decides about a pod. `log` has the changes of the world since the last decisions.

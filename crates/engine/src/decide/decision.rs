@@ -23,7 +23,7 @@ pub(crate) struct Decision {
 
 /// The state that one decision leaves to the next, with a node or without.
 #[derive(Debug, Clone)]
-pub(super) struct Course {
+pub(crate) struct Course {
     /// Draws one of several best nodes.
     pub(super) rng: fastrand::Rng,
     /// Where the next sampled search starts in the node order.

@@ -1,10 +1,10 @@
 //! The scheduling cycle of a PodGroup.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use framework::{
-    NominatingInfo, PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, Uid,
+    NominatingInfo, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, Uid,
     pod_group_key,
 };
 
@@ -135,7 +135,7 @@ impl Cycle<'_> {
         let members = members.collect();
         match decision.status.is_success() {
             true => self.bind(members, decision, cx),
-            false => self.reject(members, &decision.status, cx),
+            false => self.reject(members, decision, cx),
         }
     }
 
@@ -169,9 +169,14 @@ impl Cycle<'_> {
     }
 
     /// Puts all members back into the queue, and reports why.
-    fn reject(mut self, members: Vec<Member>, status: &Status, cx: &mut Context<'_>) -> Outcome {
+    fn reject(
+        mut self,
+        members: Vec<Member>,
+        decision: PodGroupDecision,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        let status = &decision.status;
         let reason = if status.is_rejection() { "Unschedulable" } else { "SchedulerError" };
-        let rejectors = rejectors(status, &members);
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
         if !self.is_running() {
             let condition = condition(false, reason, &status.message());
@@ -180,7 +185,7 @@ impl Cycle<'_> {
             reports.report(&group.key, condition, reporter, world, cx);
         }
         let history = &mut self.group.history;
-        history.unschedulable_plugins = rejectors;
+        history.unschedulable_plugins = decision.rejectors;
         history.pending_plugins.clear();
         self.world.requeue_group(self.group, cx);
         first_of(outcomes)
@@ -224,19 +229,4 @@ impl Cycle<'_> {
 
 fn first_of(outcomes: Vec<Outcome>) -> Outcome {
     outcomes.into_iter().next().unwrap_or(Outcome::Skipped)
-}
-
-/// Returns the plugins that rejected the group and its members; none after an error.
-fn rejectors(status: &Status, members: &[Member]) -> BTreeSet<PluginName> {
-    if !status.is_rejection() {
-        return BTreeSet::new();
-    }
-    let unfit = members.iter().filter_map(|member| match &member.decision {
-        MemberDecision::Unfit(fit) => Some(&fit.diagnosis),
-        _ => None,
-    });
-    let of_members = unfit.flat_map(|diagnosis| {
-        diagnosis.unschedulable_plugins.iter().chain(&diagnosis.pending_plugins)
-    });
-    of_members.chain(status.plugin()).cloned().collect()
 }

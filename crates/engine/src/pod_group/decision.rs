@@ -1,18 +1,22 @@
-//! The decision about a group: one pass over its members.
+//! The decision about a group: one pass over its members, within each placement that it may have.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    Code, Commands, MemberNomination, PodGroupKey, PodGroupProgress, QueuedPod, Status,
+    Code, Commands, ExtensionPoint, GroupPlacements, MemberNomination, NodeBits, PluginName,
+    PodGroupKey, PodGroupProgress, QueuedPod, Status,
 };
 
 use super::UNSCHEDULABLE;
+use super::placement::Search;
 use crate::context::Context;
 use crate::cycle::{FitError, Question};
 use crate::decide::{Decider, Found};
-use crate::plugin_call::{HasCode, call_beside};
+use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
+use crate::ranking::Lane;
 use crate::record::Choice;
 use crate::world::World;
 use crate::world::tentative::{Ending, Reservation, Tentative};
@@ -33,6 +37,8 @@ pub(crate) struct PodGroupDecision {
     pub(crate) members: Vec<MemberDecision>,
     /// The reservations of the members that fit, in their order; empty unless enough fit.
     pub(crate) reservations: Vec<Reservation>,
+    /// The plugins that rejected the group or its members; none after an error.
+    pub(crate) rejectors: BTreeSet<PluginName>,
     /// The members to nominate if the group is rejected and waits for evictions.
     pub(crate) nominations: Option<Vec<MemberNomination>>,
 }
@@ -50,13 +56,63 @@ pub(crate) enum MemberDecision {
     NotTried,
 }
 
+impl MemberDecision {
+    pub(super) const fn fits(&self) -> bool {
+        matches!(self, Self::Fits(_))
+    }
+}
+
 impl PodGroupDecision {
     /// Returns the failure of a group of which no member was tried.
     pub(crate) fn failed(status: Status, members: usize) -> Self {
-        let mut failed =
-            Self { status, members: Vec::new(), reservations: Vec::new(), nominations: None };
-        failed.members.resize_with(members, || MemberDecision::NotTried);
-        failed
+        Findings::of(status).decision(members, Vec::new())
+    }
+}
+
+/// What was found about a group.
+pub(super) struct Findings {
+    /// Success if enough members fit; they are then assumed and reserved.
+    pub(super) status: Status,
+    /// The findings about the members that were tried.
+    pub(super) members: Vec<MemberDecision>,
+    /// The commands that the plugins gave for each member.
+    pub(super) commands: Vec<Commands>,
+    /// The plugins that rejected the group, beside those that the findings about members name.
+    pub(super) rejectors: BTreeSet<PluginName>,
+}
+
+impl Findings {
+    /// Returns the findings about a group of which no member was tried.
+    pub(super) fn of(status: Status) -> Self {
+        let (members, commands, rejectors) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { status, members, commands, rejectors }
+    }
+
+    /// Number of members that fit.
+    pub(super) fn fitting(&self) -> usize {
+        self.members.iter().filter(|member| member.fits()).count()
+    }
+
+    /// Returns the plugins that rejected the group or its members.
+    pub(super) fn rejected_by(&self) -> impl Iterator<Item = &PluginName> {
+        let unfit = self.members.iter().filter_map(|member| match member {
+            MemberDecision::Unfit(fit) => Some(&fit.diagnosis),
+            _ => None,
+        });
+        let of_members = unfit.flat_map(|diagnosis| {
+            diagnosis.unschedulable_plugins.iter().chain(&diagnosis.pending_plugins)
+        });
+        of_members.chain(self.status.plugin()).chain(&self.rejectors)
+    }
+
+    fn decision(self, members: usize, reservations: Vec<Reservation>) -> PodGroupDecision {
+        let rejectors = match self.status.is_rejection() {
+            true => self.rejected_by().cloned().collect(),
+            false => BTreeSet::new(),
+        };
+        let Self { status, members: mut found, .. } = self;
+        found.resize_with(members, || MemberDecision::NotTried);
+        PodGroupDecision { status, members: found, reservations, rejectors, nominations: None }
     }
 }
 
@@ -69,78 +125,163 @@ pub(crate) fn decide(
     cx: &mut Context<'_>,
 ) -> PodGroupDecision {
     let ended = world.tentatively(cx, |world, cx| place_members(question, decider, world, cx));
-    let Placing { status, members, commands } = ended.value;
-    commands.into_iter().for_each(|own| world.commands().append(own));
-    let reservations = ended.reservations;
-    PodGroupDecision { status, members, reservations, nominations: None }
-}
-
-/// The outcome of placing the members.
-pub(crate) struct Placing {
-    /// Success if enough members fit.
-    pub(crate) status: Status,
-    /// The finding about each member, in their order.
-    pub(crate) members: Vec<MemberDecision>,
-    /// The commands that the plugins gave; none unless enough members fit.
-    commands: Vec<Commands>,
+    let mut found = ended.value;
+    let commands = std::mem::take(&mut found.commands);
+    if found.status.is_success() {
+        commands.into_iter().for_each(|own| world.commands().append(own));
+    }
+    found.decision(question.members.len(), ended.reservations)
 }
 
 /// Places the members inside a savepoint. If enough fit, they stay; otherwise the world is as
 /// before.
-pub(crate) fn place_members(
+pub(super) fn place_members(
     question: PodGroupQuestion<'_>,
     decider: &mut Decider,
     world: &mut Tentative<'_>,
     cx: &mut Context<'_>,
-) -> Ending<Placing> {
-    let mut pass = Pass { question, decider, members: Vec::new(), commands: Vec::new() };
-    let status = pass.run(world, cx);
-    let Pass { mut members, commands, .. } = pass;
-    members.resize_with(question.members.len(), || MemberDecision::NotTried);
-    match status.is_success() {
-        true => Ending::Keep(Placing { status, members, commands }),
-        false => Ending::Undo(Placing { status, members, commands: Vec::new() }),
+) -> Ending<Findings> {
+    let found = find(question, decider, world, cx);
+    if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
+}
+
+/// Places the members of a group, if enough of them fit.
+fn find(
+    question: PodGroupQuestion<'_>,
+    decider: &mut Decider,
+    world: &mut Tentative<'_>,
+    cx: &mut Context<'_>,
+) -> Findings {
+    match placements(question, world, cx) {
+        Ok(GroupPlacements::Anywhere) => Pass::new(question, None, decider).run(world, cx),
+        Ok(GroupPlacements::OneOf(placements)) => {
+            Search::new(question, decider).run(placements, world, cx)
+        }
+        Err(status) if status.is_rejection() => {
+            let rejected = Status::unschedulable(UNSCHEDULABLE).and(status.message());
+            Findings::of(status.plugin().map_or(rejected.clone(), |plugin| rejected.by(plugin)))
+        }
+        Err(status) => Findings::of(status),
     }
 }
 
-/// One pass over the members.
-struct Pass<'q, 'd> {
-    question: PodGroupQuestion<'q>,
-    decider: &'d mut Decider,
-    members: Vec<MemberDecision>,
-    /// The commands that the plugins gave for each member.
-    commands: Vec<Commands>,
+/// Returns the placements that the plugin of the profile proposes.
+fn placements(
+    question: PodGroupQuestion<'_>,
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Result<GroupPlacements, Status> {
+    let PodGroupQuestion { group, profile, .. } = question;
+    let [plugin] = &profile.placement_generate[..] else { return Ok(GroupPlacements::Anywhere) };
+    let handle = world.handle(cx.now);
+    let answer = call_plugin(ExtensionPoint::PlacementGenerate, &plugin.name, cx.probe, || {
+        plugin.plugin.placement_generate(group, &handle)
+    });
+    answer.unwrap_or_else(Err).map_err(|status| status.by(&plugin.name))
 }
 
-impl Pass<'_, '_> {
+/// Asks the PlacementFeasible plugins. The first rejection or error decides, then a wait.
+pub(super) fn feasible(
+    question: PodGroupQuestion<'_>,
+    remaining: usize,
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Status {
+    let PodGroupQuestion { group, profile, .. } = question;
+    let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
+    let progress = PodGroupProgress { remaining, scheduled: world.scheduled_members(group) };
+    let mut answer = Status::success();
+    for plugin in &profile.placement_feasible {
+        let handle = world.handle(cx.now);
+        let status = call_beside("PlacementFeasible", &plugin.name, cx.probe, || {
+            plugin.plugin.placement_feasible(group, progress, &handle)
+        });
+        let status = status.unwrap_or_else(|status| status);
+        match status.code() {
+            Code::Success => {}
+            Code::Wait => answer = status.by(&plugin.name),
+            _ => return status.by(&plugin.name),
+        }
+    }
+    answer
+}
+
+/// Whether more members may make a group feasible, or it is feasible.
+pub(super) fn is_open(status: &Status) -> bool {
+    matches!(status.code(), Code::Success | Code::Wait)
+}
+
+/// One pass over the members.
+pub(super) struct Pass<'q, 'd> {
+    question: PodGroupQuestion<'q>,
+    /// The nodes among which to place them; `None` for all.
+    within: Option<&'q NodeBits>,
+    decider: &'d mut Decider,
+    found: Findings,
+}
+
+impl<'q, 'd> Pass<'q, 'd> {
+    pub(super) fn new(
+        question: PodGroupQuestion<'q>,
+        within: Option<&'q NodeBits>,
+        decider: &'d mut Decider,
+    ) -> Self {
+        Self { question, within, decider, found: Findings::of(Status::success()) }
+    }
+
     /// Places the members until it is decided that too few fit. Members beyond the number that is
-    /// needed are placed, too. Returns the status of the group.
-    fn run(&mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Status {
+    /// needed are placed, too.
+    pub(super) fn run(mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
         let members = self.question.members;
-        let mut status = self.feasible(members.len(), world, cx);
+        let mut status = feasible(self.question, members.len(), world, cx);
         for (place, member) in members.iter().enumerate() {
-            if !matches!(status.code(), Code::Success | Code::Wait) {
+            if !is_open(&status) {
                 break;
             }
             let decision = self.place(member, world, cx);
             if let MemberDecision::Failed(error) = &decision {
                 let text = error.message();
-                self.members.push(decision);
-                return Status::error(format!(
-                    "failed to schedule other pod from a pod group: {text}"
-                ));
+                self.found.status =
+                    Status::error(format!("failed to schedule other pod from a pod group: {text}"));
+                self.found.members.push(decision);
+                return self.found;
             }
-            self.members.push(decision);
-            status = self.feasible(members.len() - place - 1, world, cx);
+            self.found.members.push(decision);
+            status = feasible(self.question, members.len() - place - 1, world, cx);
         }
-        self.conclude(status)
+        self.found.status = self.conclude(status);
+        self.found
+    }
+
+    /// Places all members that fit, whether or not they are enough. Members like one that does not
+    /// fit are not tried.
+    pub(super) fn run_to_the_end(
+        mut self,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Findings {
+        let PodGroupQuestion { profile, members, .. } = self.question;
+        let mut unfit: Vec<Lane> = Vec::new();
+        for member in members {
+            let lane = Lane::of(profile, &member.pod);
+            if lane.as_ref().is_some_and(|lane| unfit.contains(lane)) {
+                self.found.members.push(MemberDecision::NotTried);
+                continue;
+            }
+            let decision = self.place(member, world, cx);
+            if !decision.fits() {
+                unfit.extend(lane);
+            }
+            self.found.members.push(decision);
+        }
+        self.found.status = self.conclude(feasible(self.question, 0, world, cx));
+        self.found
     }
 
     /// Returns the status of the group by the last answer of the PlacementFeasible plugins.
     fn conclude(&self, status: Status) -> Status {
-        let fits = |member: &MemberDecision| matches!(member, MemberDecision::Fits(_));
         match status.code() {
-            Code::Success if self.members.iter().any(fits) => status,
+            Code::Success if self.found.members.iter().any(MemberDecision::fits) => status,
             Code::Success => Status::unschedulable(UNSCHEDULABLE),
             Code::Error | Code::Skip => {
                 let text = status.message();
@@ -153,27 +294,6 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Asks the PlacementFeasible plugins. The first rejection or error decides, then a wait.
-    fn feasible(&self, remaining: usize, world: &World, cx: &mut Context<'_>) -> Status {
-        let PodGroupQuestion { group, profile, .. } = self.question;
-        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
-        let progress = PodGroupProgress { remaining, scheduled: world.scheduled_members(group) };
-        let mut answer = Status::success();
-        for plugin in &profile.placement_feasible {
-            let handle = world.handle(cx.now);
-            let status = call_beside("PlacementFeasible", &plugin.name, cx.probe, || {
-                plugin.plugin.placement_feasible(group, progress, &handle)
-            });
-            let status = status.unwrap_or_else(|status| status);
-            match status.code() {
-                Code::Success => {}
-                Code::Wait => answer = status.by(&plugin.name),
-                _ => return status.by(&plugin.name),
-            }
-        }
-        answer
-    }
-
     /// Decides about a member, and assumes and reserves it if it fits.
     fn place(
         &mut self,
@@ -184,11 +304,11 @@ impl Pass<'_, '_> {
         let (profile, pod) = (self.question.profile, &member.pod);
         cx.probe.start(Span::Algorithm);
         world.register_queries(pod, profile, cx);
-        let question = Question { world, profile, pod, within: None, as_member: true };
+        let question = Question { world, profile, pod, within: self.within, as_member: true };
         let mut decision = self.decider.decide(question, world.log(), cx);
         cx.probe.stop(Span::Algorithm, decision.code());
         self.decider.proceed(&decision);
-        self.commands.push(std::mem::take(&mut decision.commands));
+        self.found.commands.push(std::mem::take(&mut decision.commands));
         let chosen = match decision.found {
             Found::Node(chosen) => chosen,
             Found::Unfit(unfit) => return MemberDecision::Unfit(unfit.fit),

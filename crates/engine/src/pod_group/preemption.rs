@@ -49,7 +49,10 @@ pub(crate) fn make_room(
             Code::Success => decision.nominations = Some(nominations),
             Code::Unschedulable | Code::Pending => continue,
             Code::UnschedulableAndUnresolvable => {}
-            _ => decision.status = status,
+            _ => {
+                decision.status = status;
+                decision.rejectors.clear();
+            }
         }
         return;
     }

@@ -89,6 +89,7 @@ mod tests {
             priority: Some(0),
             is_disrupted_whole: false,
             may_preempt,
+            topology_key: None,
             condition: None,
         };
         let members = pods.map(|pod| QueuedPod::new(Arc::new(pod.build()), Time::ZERO));

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
-    ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, Plugin, PluginArgs,
-    PluginName, PodDeleted, PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue,
-    PreFilter, PreScore, QueueSort, Registry, Reserve, Score, StandingQueries, Timer,
-    extension_points,
+    ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, PlacementGenerate,
+    PlacementScore, Plugin, PluginArgs, PluginName, PodDeleted, PodGroupPostFilter, PostBind,
+    PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve, Score,
+    StandingQueries, Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -35,6 +35,7 @@ pub const EXTENDER: &str = "Extender";
 macro_rules! define_profile {
     (
         attempt { $($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)* }
+        group { $($(#[$group_doc:meta])* $group:ident, $group_field:ident, $group_key:literal;)* }
         $($others:tt)*
     ) => {
         /// The plugins of one scheduler name, by extension point, in the order in which they run.
@@ -44,6 +45,7 @@ macro_rules! define_profile {
             /// How many percent of the nodes are looked at; `None` leaves it to the global setting.
             pub percentage_of_nodes_to_score: Option<i32>,
             $($(#[$doc])* pub $field: Vec<Named<dyn $point>>,)*
+            $($(#[$group_doc])* pub $group_field: Vec<Named<dyn $group>>,)*
             /// Plugins at any point that decide whether a pod group can be placed.
             pub placement_feasible: Vec<Named<dyn PlacementFeasible>>,
             /// Plugins at any point that name the pods they are going to count.
@@ -66,6 +68,9 @@ macro_rules! define_profile {
                     scheduler_name: profile.scheduler_name.as_str().into(),
                     percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
                     $($field: made.at(ExtensionPoint::$point, |plugin| plugin.$field.clone()),)*
+                    $($group_field: made.at(ExtensionPoint::$group, |plugin| {
+                        plugin.$group_field.clone()
+                    }),)*
                     placement_feasible: made.everywhere(|plugin| plugin.placement_feasible.clone()),
                     standing_queries: made.everywhere(|plugin| plugin.standing_queries.clone()),
                     timers: made.everywhere(|plugin| plugin.timer.clone()),
@@ -228,12 +233,13 @@ fn check_counts(
 }
 
 /// Points at which a plugin can reject a pod: those whose plugins register events.
-const REJECTING: [ExtensionPoint; 5] = [
+const REJECTING: [ExtensionPoint; 6] = [
     ExtensionPoint::PreEnqueue,
     ExtensionPoint::PreFilter,
     ExtensionPoint::Filter,
     ExtensionPoint::Reserve,
     ExtensionPoint::Permit,
+    ExtensionPoint::PlacementGenerate,
 ];
 
 fn registrations(

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use framework::{
-    Attempt, AttemptMut, Bind, BindStep, Dependence, Filter, Handle, NodeView, Plugin, PreFilter,
+    Attempt, AttemptMut, Bind, BindStep, Dependence, Filter, GroupPlacements, Handle, NodeView,
+    PlacedGroup, PlacementGenerate, PlacementScore, Plugin, PodGroupKey, PreFilter,
     PreFilterResult, QueueSort, QueuedEntity, Score, ScoreScope, Status,
 };
 use serde_json::{Value, json};
@@ -33,6 +34,22 @@ impl Filter for Fake {
 
 impl Score for Fake {
     fn score(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(0)
+    }
+}
+
+impl PlacementGenerate for Fake {
+    fn placement_generate(
+        &self,
+        _: &PodGroupKey,
+        _: &Handle<'_>,
+    ) -> Result<GroupPlacements, Status> {
+        Ok(GroupPlacements::Anywhere)
+    }
+}
+
+impl PlacementScore for Fake {
+    fn placement_score(&self, _: PlacedGroup<'_>, _: &Handle<'_>) -> Result<i64, Status> {
         Ok(0)
     }
 }
@@ -278,14 +295,10 @@ fn last_of_two_entries_replaces_the_default() {
 #[test]
 fn points_of_pod_groups_are_expanded_by_name() {
     let mut registry = registry();
-    for (name, points) in [
-        ("Generator", vec![ExtensionPoint::PlacementGenerate]),
-        ("Other", vec![ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore]),
-    ] {
-        let mut plugin = Plugin::new(name, Fake).no_events().build();
-        plugin.group_points = points.into_iter().collect();
-        registry.register(name, move |_| Ok(plugin.clone())).unwrap();
-    }
+    let generator = || Plugin::new("Generator", Fake).no_events().placement_generate();
+    registry.register("Generator", move |_| Ok(generator().build())).unwrap();
+    let other = || Plugin::new("Other", Fake).no_events().placement_generate().placement_score();
+    registry.register("Other", move |_| Ok(other().build())).unwrap();
     let build = |plugins: Value| {
         Profile::build(&config(json!({ "plugins": plugins })), &defaults(), &registry)
     };

@@ -41,9 +41,12 @@ mod panics;
 #[cfg(test)]
 mod plugin_writes;
 #[cfg(test)]
+mod pod_group_placements;
+#[cfg(test)]
 mod pod_group_preemption;
 #[cfg(test)]
 mod pod_group_reports;
+#[cfg(test)]
 mod pod_groups;
 #[cfg(test)]
 mod post_filter;

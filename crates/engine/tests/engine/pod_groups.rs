@@ -95,7 +95,7 @@ pub(crate) fn places(world: &World, group: &str, count: usize) -> Vec<&'static s
     (0..count).map(|number| world.place(&format!("{group}{number}"))).collect()
 }
 
-fn binds(world: &World) -> usize {
+pub(crate) fn binds(world: &World) -> usize {
     world.history.iter().filter(|own| matches!(own.kind, EffectKind::Bind { .. })).count()
 }
 

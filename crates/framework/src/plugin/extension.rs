@@ -35,7 +35,8 @@ pub struct PodGroupProgress {
 pub trait PlacementFeasible: Send + Sync {
     /// Runs before the first member is placed and after each. Returns success if the members with a
     /// node are enough, [`Code::Wait`](crate::Code::Wait) if the remaining ones may make them
-    /// enough, or a rejection, which ends the decision.
+    /// enough, or a rejection, which ends the decision. A rejection must hold for fewer remaining
+    /// members, too: placements that can hold no more are then not tried.
     fn placement_feasible(
         &self,
         group: &PodGroupKey,

@@ -13,6 +13,7 @@ mod handle;
 mod kept;
 mod metrics;
 mod per_node;
+mod placement;
 mod points;
 mod queued;
 mod registration;
@@ -45,6 +46,10 @@ pub use self::metrics::{
     MetricKind, MetricVec, Sample, SampleValue,
 };
 pub use self::per_node::PerNode;
+pub use self::placement::{
+    GroupPlacement, GroupPlacements, PlacedGroup, PlacementGenerate, PlacementScore, PodRoom,
+    Prospect, ProspectiveGroup,
+};
 pub use self::points::ExtensionPoint;
 pub use self::queued::{
     EntityKey, History, QueueTimes, QueuedEntity, QueuedGroup, QueuedPod, Waiting,

@@ -6,9 +6,9 @@ use std::fmt;
 ///
 /// A row has the name of a point, which is also the name of its trait, its field in
 /// [`Plugin`](crate::Plugin) and in a profile, and the key of it in `plugins` of a configured
-/// profile. The rows of `attempt` are the points of one attempt, in the order in which it reaches
-/// them. The rows of `group` are the points of pod groups; they have no traits. The rows of
-/// `beside` are traits that run wherever the plugin is enabled; a profile does not configure them.
+/// profile. The rows of `attempt` are the points of one pod, in the order in which an attempt
+/// reaches them. The rows of `group` are the points of pod groups. The rows of `beside` are traits
+/// that run wherever the plugin is enabled; a profile does not configure them.
 #[macro_export]
 macro_rules! extension_points {
     ($then:ident) => {
@@ -50,6 +50,8 @@ macro_rules! extension_points {
             beside {
                 /// Decides whether a pod group can be placed with the members that fit.
                 PlacementFeasible, placement_feasible;
+                /// Bounds the number of pods that a filter lets onto a node.
+                PodRoom, pod_room;
                 /// Updates the data of PreFilter for dry runs.
                 PreFilterExtensions, pre_filter_extensions;
                 /// Scales the scores of the plugin.

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtensionPoint, ExtraFields, Feed,
-    Filter, Handle, Metric, NormalizeScore, Permit, PlacementFeasible, PluginName, Pod, PodDeleted,
-    PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions,
-    PreScore, QueueSort, QueueingHint, Reserve, Score, StandingQueries, Timer, extension_points,
+    Filter, Handle, Metric, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate,
+    PlacementScore, PluginName, Pod, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter,
+    PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint,
+    Reserve, Score, StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
@@ -42,7 +43,7 @@ impl EventRegistration {
 macro_rules! define_plugin {
     (
         attempt { $($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)* }
-        group { $($group:tt)* }
+        group { $($(#[$group_doc:meta])* $group:ident, $group_field:ident, $group_key:literal;)* }
         beside { $($(#[$beside_doc:meta])* $beside:ident, $beside_field:ident;)* }
     ) => {
         /// A plugin: its extension points and what it registers. Build one with [`Plugin::new`].
@@ -54,10 +55,8 @@ macro_rules! define_plugin {
             /// The name, by which profiles enable the plugin.
             pub name: PluginName,
             $($(#[$doc])* pub $field: Option<Arc<dyn $point>>,)*
+            $($(#[$group_doc])* pub $group_field: Option<Arc<dyn $group>>,)*
             $($(#[$beside_doc])* pub $beside_field: Option<Arc<dyn $beside>>,)*
-            /// Points for pod groups that the plugin has in Kubernetes. There are no traits for
-            /// them.
-            pub group_points: BTreeSet<ExtensionPoint>,
             /// Arguments in effect, with defaults filled in, shown to people.
             pub args: Option<serde_json::Value>,
             /// Metrics of the plugin.
@@ -91,8 +90,8 @@ macro_rules! define_plugin {
                 Self {
                     name: name.into(),
                     $($field: None,)*
+                    $($group_field: None,)*
                     $($beside_field: None,)*
-                    group_points: BTreeSet::new(),
                     args: None,
                     metrics: Vec::new(),
                     feeds: Vec::new(),
@@ -111,15 +110,14 @@ macro_rules! define_plugin {
             pub fn extends(&self, point: ExtensionPoint) -> bool {
                 match point {
                     $(ExtensionPoint::$point => self.$field.is_some(),)*
-                    ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore => {
-                        self.group_points.contains(&point)
-                    }
+                    $(ExtensionPoint::$group => self.$group_field.is_some(),)*
                 }
             }
         }
 
         impl<P: Send + Sync + 'static> PluginBuilder<P> {
             $(implements!($point, $field);)*
+            $(implements!($group, $group_field);)*
             $(implements!($beside, $beside_field);)*
         }
     };

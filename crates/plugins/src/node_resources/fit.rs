@@ -13,15 +13,16 @@ use framework::device::DeviceClass;
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
     EventObjects, EventResource, Filter, FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node,
-    NodeBits, NodeIx, NodeView, PerNode, Plugin, PluginArgs, PluginGates, Pod, PreFilter,
-    PreFilterResult, PreScore, QueueingHint, Resources, Score, ScoreScope, Status, VerdictId,
-    Verdicts, is_extended_resource_name,
+    NodeBits, NodeIx, NodeView, PerNode, PlacedGroup, PlacementScore, Plugin, PluginArgs,
+    PluginGates, Pod, PodRoom, PreFilter, PreFilterResult, PreScore, ProspectiveGroup,
+    QueueingHint, Resources, Score, ScoreScope, Status, VerdictId, Verdicts,
+    is_extended_resource_name,
 };
 
 use super::args::FitArgs;
 use super::kernels::{self, Block};
 use super::scoring::Strategy;
-use super::{Basis, Column, RatedResources, Resource, Usage, shares_on};
+use super::{Basis, Column, Lane, RatedResources, Resource, Share, Usage, shares_on};
 use crate::hint::{self, queue_if};
 
 /// Name of the plugin.
@@ -43,6 +44,8 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         .filter()
         .pre_score()
         .score()
+        .placement_score()
+        .pod_room()
         .on_with_hint(event(EventResource::Pod, pod), Fit::after_pod_change)
         .on_with_hint(event(EventResource::Node, node), Fit::after_node_change);
     let plugin = match gates.extended_resources {
@@ -142,6 +145,18 @@ impl Need {
     /// unresolvable, even if the node takes no pods at all.
     fn is_unresolvable(&self, usage: Usage) -> bool {
         self.amount > usage.allocatable && self.resource != Resource::PodSlot
+    }
+
+    /// Returns a bound of how many pods with this need fit if each then takes the amount `taken`.
+    const fn most_in(&self, usage: Usage, taken: i64) -> i64 {
+        if self.is_left_to_devices(usage.allocatable) {
+            return i64::MAX;
+        }
+        match usage.free().saturating_sub(self.amount) {
+            left if left < 0 => 0,
+            _ if taken <= 0 => i64::MAX,
+            left => (left / taken).saturating_add(1),
+        }
     }
 
     fn reason(&self) -> Cow<'static, str> {
@@ -295,6 +310,55 @@ impl Score for Fit {
         );
         Ok(())
     }
+}
+
+impl PodRoom for Fit {
+    fn pod_room(&self, pod: &Pod, handle: &Handle<'_>, room: PerNode<'_>) {
+        let PerNode { nodes, values, .. } = room;
+        for need in self.needs(pod, handle.cluster) {
+            let taken = need.resource.of(&pod.requests.placed);
+            match need.resource.column(handle.cluster, Basis::Requested) {
+                Some(column) => {
+                    for (node, room) in nodes.iter().zip(&mut *values) {
+                        *room = (*room).min(need.most_in(column.usage(*node), taken));
+                    }
+                }
+                None if need.has_class => {}
+                None => values.fill(0),
+            }
+        }
+    }
+}
+
+/// Prefers the placements that are allocated most, whatever the strategy for nodes.
+impl PlacementScore for Fit {
+    fn placement_score(&self, placed: PlacedGroup<'_>, handle: &Handle<'_>) -> Result<i64, Status> {
+        let lanes = self.rated.lanes_of_placement(handle.cluster, placed.members);
+        let lanes: Vec<Lane<'_>> = lanes.map(|lane| Lane { request: 0, ..lane }).collect();
+        Ok(allocation_of(&placed.placement.nodes, &lanes))
+    }
+
+    /// The score as if all members were placed: fewer members allocate less.
+    fn placement_score_limits(
+        &self,
+        group: ProspectiveGroup<'_>,
+        handle: &Handle<'_>,
+    ) -> Option<Vec<i64>> {
+        let lanes: Vec<_> = self.rated.lanes_of_placement(handle.cluster, group.members).collect();
+        let placements = group.prospects.iter().map(|own| &own.placement);
+        Some(placements.map(|placement| allocation_of(&placement.nodes, &lanes)).collect())
+    }
+}
+
+/// Returns the allocated share of these nodes together, from 0 to 100.
+fn allocation_of(nodes: &[NodeIx], lanes: &[Lane<'_>]) -> i64 {
+    let share = |lane: &Lane<'_>| {
+        let usages = nodes.iter().map(|node| lane.column.usage(*node));
+        let usage = usages.fold(Usage::default(), Usage::and);
+        let Lane { request, weight, .. } = *lane;
+        (usage.allocatable > 0).then_some(Share { usage, request, weight })
+    };
+    Strategy::MostAllocated.score(lanes.iter().filter_map(share))
 }
 
 /// Queueing hints.

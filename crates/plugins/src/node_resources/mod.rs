@@ -18,8 +18,8 @@ mod scoring;
 use std::sync::Arc;
 
 use framework::{
-    Behaviours, Cluster, CycleState, Node, NodeIx, NodeView, PluginGates, Resources, ScalarColumn,
-    ScoreScope,
+    Behaviours, Cluster, CycleState, Node, NodeIx, NodeView, PluginGates, Pod, Resources,
+    ScalarColumn, ScoreScope,
 };
 
 use self::args::ResourceSpec;
@@ -61,6 +61,14 @@ impl Usage {
         self.allocatable.saturating_sub(self.requested)
     }
 
+    /// Returns the sum of two usages.
+    const fn and(self, other: Self) -> Self {
+        Self {
+            allocatable: self.allocatable.saturating_add(other.allocatable),
+            requested: self.requested.saturating_add(other.requested),
+        }
+    }
+
     /// Returns the usage with `request` added.
     const fn with(self, request: i64) -> Self {
         Self { requested: self.requested.saturating_add(request), ..self }
@@ -85,6 +93,16 @@ impl Resource {
             Self::Memory => resources.memory,
             Self::EphemeralStorage => resources.ephemeral_storage,
             Self::Scalar(name) => resources.scalar(name),
+        }
+    }
+
+    /// Returns the amount that a pod takes from its node.
+    fn taken_by(&self, pod: &Pod, basis: Basis) -> i64 {
+        let requests = &pod.requests;
+        match (self, basis) {
+            (Self::Cpu, Basis::NonZeroRequested) => requests.placed_non_zero.milli_cpu,
+            (Self::Memory, Basis::NonZeroRequested) => requests.placed_non_zero.memory,
+            _ => self.of(&requests.placed),
         }
     }
 
@@ -261,6 +279,22 @@ impl RatedResources {
         let devices = Devices::new(self.selectors(), state, cluster);
         let counting = self.counting(requests);
         counting.filter_map(|(resource, ..)| devices.column(resource, nodes)).collect()
+    }
+
+    /// Returns the columns of the resources that count for a placement of these pods, with the sum
+    /// of what they take. Devices do not count.
+    fn lanes_of_placement<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        pods: &'a [Arc<Pod>],
+    ) -> impl Iterator<Item = Lane<'a>> {
+        self.resources.iter().filter_map(move |(resource, weight)| {
+            let taken = pods.iter().map(|pod| resource.taken_by(pod, self.basis));
+            let request = taken.fold(0, i64::saturating_add);
+            let left_out = request == 0 && matches!(resource, Resource::Scalar(_));
+            let column = resource.column(cluster, self.basis).filter(|_| !left_out)?;
+            Some(Lane { column, request, weight: *weight })
+        })
     }
 
     /// Returns the columns of the counting resources for a pod with these requests.

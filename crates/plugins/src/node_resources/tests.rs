@@ -1,9 +1,12 @@
 //! Worked examples of both plugins, and comparisons with an oracle on random clusters.
 
+use std::sync::Arc;
+
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, Code, CpuMemory, CycleState, EventObjects,
-    EventResource, Node, NodeIx, PerNode, Plugin, PluginArgs, PluginGates, Pod, PodRequests,
-    QueueingHint, Resources, Status, Verdicts, api, is_extended_resource_name,
+    EventResource, GroupPlacement, Node, NodeIx, PerNode, PlacedGroup, Plugin, PluginArgs,
+    PluginGates, Pod, PodGroupKey, PodRequests, Prospect, ProspectiveGroup, QueueingHint,
+    Resources, Status, Verdicts, api, is_extended_resource_name,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -673,4 +676,61 @@ proptest! {
             }
         }
     }
+}
+
+/// Returns the bound of how many such pods fit on the only node.
+fn room(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> i64 {
+    let cluster = cluster([node.build()], placed.iter().cloned());
+    let (nodes, mut room) = ([NodeIx::new(0)], [1000]);
+    let rooms = PerNode::new(&nodes, &mut room);
+    plugin.pod_room.as_ref().unwrap().pod_room(pod, &handle(&cluster), rooms);
+    room[0]
+}
+
+#[test]
+fn room_is_what_is_free_divided_by_the_requests() {
+    let plugin = fit(json!({"ignoredResources": ["example.com/ignored"]}));
+    let four = || node_with(&[("cpu", "4"), ("memory", "8Gi"), (GPU, "3")]);
+    let rows: [(&[(&str, &str)], i64); 7] = [
+        (&[("cpu", "1")], 4),
+        (&[("cpu", "1500m"), ("memory", "1Gi")], 2),
+        (&[("cpu", "1"), (GPU, "1")], 3),
+        (&[("cpu", "5")], 0),
+        (&[("example.com/unknown", "1")], 0),
+        (&[("example.com/ignored", "1")], 110),
+        (&[], 110),
+    ];
+    for (amounts, expected) in rows {
+        let pod = pod_with(amounts).build();
+        assert_eq!(room(&plugin, four(), &[], &pod), expected, "{amounts:?}");
+    }
+    let placed = ["x", "y"].map(|name| pod(name).cpu("3").on("n").build());
+    let pod = pod_with(&[("cpu", "1")]).build();
+    assert_eq!(room(&plugin, four(), &placed[..1], &pod), 1);
+    assert_eq!(room(&plugin, four(), &placed, &pod), 0, "the node is overcommitted");
+}
+
+#[test]
+fn placement_is_scored_by_what_is_allocated_together() {
+    let plugin = fit(json!({}));
+    let score = plugin.placement_score.as_ref().unwrap();
+    let nodes = ["a", "b"]
+        .map(|name| node(name).allocatable("cpu", "4").allocatable("memory", "8Gi").build());
+    let member = |name| Arc::new(pod(name).cpu("2").memory("2Gi").build());
+    let members = [member("m"), member("n")];
+    let mut cluster = cluster(nodes, [pod("x").cpu("1").memory("1Gi").on("a").build()]);
+    let group = &PodGroupKey::new("default", "g");
+    let placement = GroupPlacement { name: "r".into(), nodes: cluster.nodes().iter().collect() };
+    let prospects = [Prospect { placement: placement.clone(), most: 2 }];
+    let prospective = ProspectiveGroup { group, members: &members, prospects: &prospects };
+    // 5 of 8 CPUs and 5 of 16 GiB.
+    let limits = score.placement_score_limits(prospective, &handle(&cluster));
+    assert_eq!(limits, Some(vec![(62 + 31) / 2]));
+    let placed = PlacedGroup { group, placement: &placement, members: &members };
+    let with = |cluster: &Cluster| score.placement_score(placed, &handle(cluster));
+    assert_eq!(with(&cluster), Ok((12 + 6) / 2));
+    cluster.place_pod(members[0].clone(), "b");
+    assert_eq!(with(&cluster), Ok((37 + 18) / 2));
+    cluster.place_pod(members[1].clone(), "a");
+    assert_eq!(with(&cluster), Ok((62 + 31) / 2), "the limit is reached");
 }

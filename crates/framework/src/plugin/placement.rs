@@ -1,0 +1,114 @@
+//! Placements of pod groups: sets of nodes, one of which takes all pods of a group.
+
+use std::sync::Arc;
+
+use crate::{Handle, NodeIx, PerNode, Pod, PodGroupKey, Status};
+
+/// Nodes that may take all pods of a group, for example those of a rack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupPlacement {
+    /// Its name, shown to people.
+    pub name: Arc<str>,
+    /// The nodes, in ascending order.
+    pub nodes: Vec<NodeIx>,
+}
+
+/// The answer of a PlacementGenerate plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupPlacements {
+    /// The pods of the group may be on any nodes.
+    Anywhere,
+    /// All pods of the group are placed in one of these.
+    OneOf(Vec<GroupPlacement>),
+}
+
+/// Proposes sets of nodes for a pod group.
+pub trait PlacementGenerate: Send + Sync {
+    /// Runs before the first member is placed. The answer includes the members that have a node
+    /// already: a placement in which the other members may not join them is left out.
+    ///
+    /// # Errors
+    /// A rejection, if there is no placement. The group then waits for the events that this plugin
+    /// registered. Any other status fails the attempt.
+    fn placement_generate(
+        &self,
+        group: &PodGroupKey,
+        handle: &Handle<'_>,
+    ) -> Result<GroupPlacements, Status>;
+}
+
+/// A group that is placed for a while. The cluster shows its pods on their nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacedGroup<'a> {
+    /// The group.
+    pub group: &'a PodGroupKey,
+    /// The placement.
+    pub placement: &'a GroupPlacement,
+    /// The members that the attempt is about, whether or not they have a node.
+    pub members: &'a [Arc<Pod>],
+}
+
+/// A group before it is placed.
+#[derive(Debug, Clone, Copy)]
+pub struct ProspectiveGroup<'a> {
+    /// The group.
+    pub group: &'a PodGroupKey,
+    /// The members that the attempt is about; none has a node.
+    pub members: &'a [Arc<Pod>],
+    /// The placements that may hold enough of them.
+    pub prospects: &'a [Prospect],
+}
+
+/// A placement that may hold a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prospect {
+    /// The placement.
+    pub placement: GroupPlacement,
+    /// Maximum number of members of the attempt that may fit.
+    pub most: u32,
+}
+
+/// Scores the placements of a pod group.
+pub trait PlacementScore: Send + Sync {
+    /// Returns the score of a placement that can take enough members. After
+    /// [normalizing](Self::normalize_placement_scores) it must be within
+    /// [`MIN_NODE_SCORE`](crate::MIN_NODE_SCORE) and [`MAX_NODE_SCORE`](crate::MAX_NODE_SCORE).
+    ///
+    /// # Errors
+    /// Any status ends the attempt.
+    fn placement_score(&self, placed: PlacedGroup<'_>, handle: &Handle<'_>) -> Result<i64, Status>;
+
+    /// Returns a limit of the [score](Self::placement_score) of each prospect before the group is
+    /// placed, whichever members will fit and on whichever nodes. With limits of all plugins the
+    /// scheduler need not try placements that cannot be the best.
+    ///
+    /// A plugin that returns a limit normalizes so that the score of a placement rises with its own
+    /// raw score and does not rise with those of others.
+    ///
+    /// `None`, the default, makes the scheduler try every placement.
+    fn placement_score_limits(
+        &self,
+        _group: ProspectiveGroup<'_>,
+        _handle: &Handle<'_>,
+    ) -> Option<Vec<i64>> {
+        None
+    }
+
+    /// Scales the scores of all placements that can take enough members to 0 to 100. By default
+    /// they stay as they are.
+    ///
+    /// # Errors
+    /// Any status ends the attempt.
+    fn normalize_placement_scores(&self, _scores: &mut [i64]) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// Bounds the number of pods that a [`Filter`](crate::Filter) lets onto a node. Placements that
+/// cannot hold enough members are then not tried. Not an extension point of a profile: it runs for
+/// filters that a profile enables.
+pub trait PodRoom: Send + Sync {
+    /// Lowers the number of each node to a bound of how many pods with the requests of `pod` fit
+    /// beside those on it. It must depend on nothing else of the pod.
+    fn pod_room(&self, pod: &Pod, handle: &Handle<'_>, room: PerNode<'_>);
+}
