@@ -10,7 +10,9 @@
 //! ```
 
 mod groups;
+mod refused;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use framework::preemption::Preemption;
@@ -34,11 +36,15 @@ use crate::ports::{Count, Span};
 use crate::profile::Profile;
 use crate::record::{Choice, Finding, Head, Records, cut};
 use crate::world::World;
+use refused::Refused;
+pub(crate) use refused::Withdrawn;
 
 /// The binding cycles, the records of attempts, and the reports about groups.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     binding: BindingCycles,
+    /// Members whose bind was refused, to be placed again in the same step.
+    refused: VecDeque<Refused>,
     placements: Placements,
     records: Records,
     group_reports: GroupReports,
@@ -49,6 +55,7 @@ impl Attempts {
     pub(crate) fn new(extenders: Arc<[Extender]>) -> Self {
         Self {
             binding: BindingCycles::new(extenders),
+            refused: VecDeque::new(),
             placements: Placements::default(),
             records: Records::default(),
             group_reports: GroupReports::default(),
@@ -381,6 +388,7 @@ impl Attempts {
                 let failure = Failure::error(&status);
                 self.failed(*cycle, &status, failure, world, cx);
             }
+            Transition::Refused(cycle, status) => self.refused(cycle, status, world, cx),
             Transition::Outdated(cycle) => self.decide_again(*cycle, world, cx),
         }
     }

@@ -174,9 +174,11 @@ impl Engine {
     }
 
     fn handle_answer(&mut self, effect: EffectId, answer: &Answer, cx: &mut Context<'_>) {
-        let Self { attempts, preemptions, world, .. } = self;
+        let Self { attempts, world, .. } = self;
         attempts.answer(effect, answer, world, cx);
         attempts.group_reports_mut().answer(effect, answer, cx.now);
+        self.place_refused(cx);
+        let Self { attempts, preemptions, world, .. } = self;
         preemptions.answer(effect, answer, world, attempts, cx);
         if let Some((pod, uid)) = self.plugin_writes.answer(effect, answer, cx) {
             self.world.retry_pending_after_error(&pod, &uid, cx);

@@ -144,6 +144,8 @@ pub(super) enum Next {
     Wait,
     Bound,
     Failed(Status),
+    /// The request to bind a member of a group was refused.
+    Refused(Status),
     /// The specification of the pod has changed since the decision.
     Outdated,
 }

@@ -55,6 +55,11 @@ impl Gangs {
         gang.before.extend(pods);
     }
 
+    /// Notes that the members which are expected next join those whose binds were requested.
+    pub(crate) fn rejoin(&mut self, group: &PodGroupKey) {
+        self.0.entry(group.clone()).or_default().is_released = true;
+    }
+
     /// Whether the member is expected and has not passed PreBind.
     pub(crate) fn expects(&self, group: &PodGroupKey, pod: &Uid) -> bool {
         self.0.get(group).is_some_and(|gang| gang.before.contains(pod))
@@ -163,6 +168,16 @@ mod tests {
         gangs.leave(&group, &uid("c"));
         assert_eq!(gangs.dissolve(&group, quorum(1)), [uid("a")]);
         assert!(!gangs.expects(&group, &uid("a")) && gangs.0.is_empty());
+    }
+
+    #[test]
+    fn member_that_rejoins_is_released_at_once_and_is_not_the_first() {
+        let (mut gangs, group) = (Gangs::default(), PodGroupKey::new("default", "g"));
+        gangs.rejoin(&group);
+        gangs.expect(&group, 2, [uid("a")].into_iter());
+        gangs.gather(&group, &uid("a"));
+        assert_eq!(released(&mut gangs, &group, 1), (vec!["a".into()], false));
+        assert!(gangs.0.is_empty());
     }
 
     #[test]

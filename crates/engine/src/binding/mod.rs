@@ -53,6 +53,8 @@ pub(crate) enum Transition {
     Bound(Box<BindingCycle>),
     /// The cycle has failed.
     Failed(Box<BindingCycle>, Status),
+    /// The request to bind a member of a group was refused. It may be placed again.
+    Refused(Box<BindingCycle>, Status),
     /// The specification of the pod has changed since the decision, so the pod needs a new one.
     Outdated(Box<BindingCycle>),
 }
@@ -315,6 +317,10 @@ impl BindingCycles {
             Next::Bound => Transition::Bound(Box::new(cycle)),
             Next::Outdated => Transition::Outdated(Box::new(cycle)),
             Next::Failed(status) => failed(cycle, status, cx),
+            Next::Refused(status) => {
+                count_error(&cycle, &status, cx);
+                Transition::Refused(Box::new(cycle), status)
+            }
             Next::Wait => {
                 let uid = cycle.pod.uid.clone();
                 let gathered = cycle.gathered().cloned();
@@ -491,7 +497,13 @@ impl BindingCycles {
                 let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
                 self.find_out(cycle, IfUnbound::Resolve(bind), world, cx)
             }
-            (failed, _) => Next::Failed(cycle.bind_error(failed.failure().unwrap_or_default())),
+            (failed, _) => {
+                let status = cycle.bind_error(failed.failure().unwrap_or_default());
+                match cycle.group {
+                    Some(_) => Next::Refused(status),
+                    None => Next::Failed(status),
+                }
+            }
         }
     }
 
@@ -560,10 +572,14 @@ impl BindingCycles {
 
 /// Returns the transition of a cycle that has failed.
 fn failed(cycle: BindingCycle, status: Status, cx: &mut Context<'_>) -> Transition {
+    count_error(&cycle, &status, cx);
+    Transition::Failed(Box::new(cycle), status)
+}
+
+fn count_error(cycle: &BindingCycle, status: &Status, cx: &mut Context<'_>) {
     if !status.is_rejection() {
         cx.probe.count(Count::BindingError { namespace: &cycle.pod.key.namespace });
     }
-    Transition::Failed(Box::new(cycle), status)
 }
 
 fn pre_bind_failed(cycle: &BindingCycle, status: Status, cx: &mut Context<'_>) -> Next {

@@ -10,7 +10,7 @@ use framework::{
 
 use super::Engine;
 use crate::attempt::{Attempt, Outcome};
-use crate::attempts::{Assumed, Attempts};
+use crate::attempts::{Assumed, Attempts, Withdrawn};
 use crate::binding::Decided;
 use crate::change::Change;
 use crate::context::Context;
@@ -83,6 +83,29 @@ impl Engine {
         let mut decision = decide(question, &mut self.decider, &mut self.world, cx);
         make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
         decision
+    }
+
+    /// Places the members again whose bind was refused, within the room of their groups.
+    ///
+    /// Rule refused-members-keep-their-room of docs/differences.toml.
+    pub(super) fn place_refused(&mut self, cx: &mut Context<'_>) {
+        while let Some(member) = self.attempts.withdraw_refused(&mut self.world, cx) {
+            let Withdrawn { group, profile, queued, .. } = &member;
+            let head = Head::of(queued, self.world.log().state(), cx.now);
+            let queued = std::slice::from_ref(queued);
+            let mut decision = self.decide_group(group, profile, queued, cx);
+            let Self { attempts, world, .. } = self;
+            match (decision.members.pop(), decision.reservations.pop()) {
+                (Some(MemberDecision::Fits(choice)), Some(own)) => {
+                    let Withdrawn { group, profile, queued, .. } = member;
+                    attempts.records_mut().push(head.found(Finding::Chosen(choice.clone())), true);
+                    let decided = Decided { queued, profile, choice, group: Some(group.clone()) };
+                    let assumed = Assumed { decided, pod: own.pod, state: own.state };
+                    attempts.bind_again(&group, assumed, world, cx);
+                }
+                (found, _) => attempts.give_up(member, found, &decision.status, world, cx),
+            }
+        }
     }
 
     /// Puts a group back with a backoff, because its members are decided elsewhere, one by one.

@@ -51,7 +51,7 @@ struct Report {
 
 impl GroupReports {
     /// Reports a condition, unless the watch shows it or it was reported before. A PodGroup that
-    /// was scheduled once keeps its condition. `reporter` is the name of the scheduler.
+    /// was scheduled once stays so. `reporter` is the name of the scheduler.
     pub(crate) fn report(
         &mut self,
         group: &PodGroupKey,
@@ -63,9 +63,9 @@ impl GroupReports {
         let Some(known) = world.pod_group(group) else { return };
         let last = self.groups.get(group).filter(|last| last.uid == known.uid);
         let last = last.map(|last| &last.condition).or(known.condition.as_ref());
-        let is_final =
-            |last: &PodGroupCondition| last.status && group.source == PodGroupSource::Kubernetes;
-        if last.is_some_and(|last| is_final(last) || *last == condition) {
+        let is_of_kubernetes = group.source == PodGroupSource::Kubernetes;
+        let is_kept = |last: &PodGroupCondition| is_of_kubernetes && outlasts(last, &condition);
+        if last.is_some_and(|last| is_kept(last) || *last == condition) {
             return;
         }
         let level = world.profiles().level();
@@ -83,7 +83,10 @@ impl GroupReports {
             return self.drop_report(group);
         };
         let shown = known.condition.as_ref();
-        if shown.is_some_and(|shown| shown.status || *shown == report.condition) {
+        let is_settled = |shown: &PodGroupCondition| {
+            *shown == report.condition || outlasts(shown, &report.condition)
+        };
+        if shown.is_some_and(is_settled) {
             self.drop_report(group);
         }
     }
@@ -180,6 +183,11 @@ impl GroupReports {
     }
 }
 
+/// Whether a condition is kept in spite of another one: a group that was scheduled once stays so.
+const fn outlasts(shown: &PodGroupCondition, other: &PodGroupCondition) -> bool {
+    shown.status && !other.status
+}
+
 /// A PodGroup that an event is about.
 struct Regarding<'a> {
     group: &'a PodGroupKey,
@@ -195,9 +203,9 @@ fn record_event(
     cx: &mut Context<'_>,
 ) {
     let Regarding { group, known, level } = regarding;
-    let (event_type, reason, text) = match condition.status {
-        true => (EventType::Normal, "Scheduled", "Enough pods of the group have a node"),
-        false => (EventType::Warning, "FailedScheduling", &*condition.message),
+    let (event_type, reason, text) = match &*condition.message {
+        "" => (EventType::Normal, "Scheduled", "Enough pods of the group have a node"),
+        message => (EventType::Warning, "FailedScheduling", message),
     };
     cx.effects.emit(EffectKind::Event(Event {
         subject: EventSubject::PodGroup(api_version(group.source, level)),

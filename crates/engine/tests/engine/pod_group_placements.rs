@@ -2,17 +2,17 @@
 
 use engine::Change;
 use framework::{
-    ActionType, Attempt, EventObjects, EventResource, Filter, GroupPlacement, GroupPlacements,
-    Handle, NodeIx, NodeView, PerNode, PlacedGroup, PlacementGenerate, PlacementScore, Plugin, Pod,
-    PodGroupKey, PodRoom, Prospect, ProspectiveGroup, QueueingHint, Status,
-    default_normalize_score,
+    ActionType, Answer, Attempt, EventObjects, EventResource, Filter, GroupPlacement,
+    GroupPlacements, Handle, NodeIx, NodeView, PerNode, PlacedGroup, PlacementGenerate,
+    PlacementScore, Plugin, Pod, PodGroupKey, PodRoom, Prospect, ProspectiveGroup, QueueingHint,
+    Status, default_normalize_score,
 };
 use proptest::prelude::*;
 use serde_json::json;
 use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
-use crate::pod_groups::{conditions, gang_plugin, member, places};
+use crate::pod_groups::{binds, conditions, gang_plugin, member, places};
 
 /// TopologyPlacementGenerator in a few lines: members with a node pin the rack.
 struct Racks {
@@ -301,6 +301,72 @@ fn group_without_constraint_is_placed_anywhere() {
     small_members(&mut world, "g", 6);
     world.run();
     assert_eq!(places(&world, "g", 6), ["placed"; 6]);
+}
+
+/// A gang of two in rack a, which is full with it, and the open bind of its second member.
+fn bind_in_full_rack() -> (World, engine::EffectId) {
+    let mut world = setup(None).build();
+    rack_node(&mut world, "a0", "a", 1);
+    rack_node(&mut world, "a1", "a", 1);
+    rack_node(&mut world, "b0", "b", 1);
+    pod_group(&mut world, "g", 2);
+    small_members(&mut world, "g", 2);
+    world.attempt();
+    let (bind, _) = world.take_bind("g1");
+    (world, bind)
+}
+
+#[test]
+fn member_whose_bind_is_refused_keeps_its_room_and_its_rack() {
+    let (mut world, bind) = bind_in_full_rack();
+    world.pod(pod("rival").cpu("1").priority(9));
+    world.pod(pod("other").cpu("1").priority(9));
+    world.answer(bind, &Answer::Error("webhook".to_owned()));
+    assert_eq!(world.place("g1"), "assumed", "it is placed again in the same step");
+    world.run();
+    assert_eq!(places(&world, "g", 2), ["placed"; 2]);
+    assert_eq!(racks(&world, "g", 2), ["a"; 2]);
+    assert_eq!((world.place("rival"), world.place("other")), ("placed", "unschedulable"));
+    assert_eq!(binds(&world), 4, "one of g0, two of g1, one of the rival");
+}
+
+#[test]
+fn room_of_a_member_that_is_refused_again_and_again_is_given_back() {
+    let (mut world, mut bind) = bind_in_full_rack();
+    for tries in 1..=3 {
+        world.answer(bind, &Answer::Error("webhook".to_owned()));
+        let expected = if tries < 3 { "assumed" } else { "error backoff" };
+        assert_eq!(world.place("g1"), expected, "try {tries}");
+        if tries < 3 {
+            bind = world.take_bind("g1").0;
+        }
+    }
+    let text = "g True Scheduled: the room of pod default/g1 was given back: running Bind plugin \
+                \"DefaultBinder\": webhook";
+    assert_eq!(conditions(&world), ["g True Scheduled: ", text]);
+    assert!(matches!(world.schedule(pod("rival").cpu("1")), engine::Outcome::Assumed(_)));
+    world.run_for(20);
+    assert_eq!(places(&world, "g", 2), ["placed", "unschedulable"], "the rival has its room");
+    world.delete("rival");
+    world.run_for(20);
+    assert_eq!(places(&world, "g", 2), ["placed"; 2]);
+}
+
+#[test]
+fn member_without_another_place_gives_its_room_back() {
+    let (mut world, bind) = bind_in_full_rack();
+    let node = world.node_of("g1").unwrap();
+    world.node(node_without_rack(&node));
+    world.answer(bind, &Answer::Error("webhook".to_owned()));
+    assert_eq!(world.place("g1"), "backoff");
+    let text = "g True Scheduled: the room of pod default/g1 was given back: pod group is \
+                unschedulable, 0/1 placements are available, the closest is \"a\", where 0 of 1 \
+                pods fit: 0/1 nodes are available: 1 Insufficient cpu.";
+    assert_eq!(conditions(&world).last().map(String::as_str), Some(text));
+}
+
+fn node_without_rack(name: &str) -> testkit::NodeBuilder {
+    node(name).allocatable("cpu", "1").allocatable("pods", "10")
 }
 
 /// A node: its rack, 0 for none, its cpu, and the cpu of a pod on it.
