@@ -1,6 +1,8 @@
 //! Pods that name a PodGroup, by field or by label. Only the sandbox keeps the field without its
 //! feature gate.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
@@ -146,6 +148,50 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
         for gang in ["first", "second"] {
             assert_eq!(cluster.group_events(gang, "Scheduled").await, 1);
         }
+        cluster.assert_bound_once().await;
+    });
+}
+
+/// Racks are zones here. Three have four nodes with room for one pod each; a pod runs on a node of
+/// the last.
+#[test]
+fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!(
+                "skipped: an API server without its runtime-config serves no PodGroups"
+            );
+        }
+        for rack in ["a", "b", "c"] {
+            for number in 0..4 {
+                cluster.add_node_in_zone(&format!("{rack}{number}"), 1, rack).await;
+            }
+        }
+        cluster.create_pod(&cluster.pod("filler", 1)).await;
+        cluster.bind("filler", "c0").await;
+        let gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37", gates]).await;
+        let rack = json!({"topology": [{"key": "topology.kubernetes.io/zone"}]});
+        let mut racks = BTreeSet::new();
+        for gang in ["first", "second"] {
+            cluster.create_gang_with(gang, 4, rack.clone()).await;
+            cluster.create_members(gang, 4).await;
+            racks.insert(cluster.rack_of(gang, 4).await);
+        }
+        assert_eq!(racks, ["a", "b"].map(str::to_owned).into());
+        cluster.create_gang_with("third", 4, rack).await;
+        cluster.create_members("third", 4).await;
+        let condition = cluster.group_condition("third", "Unschedulable").await;
+        let text = "pod group is unschedulable, 0/3 placements are available, the closest is \"c\", \
+                    where 3 of 4 pods fit: 0/4 nodes are available: 4 Insufficient cpu., pod group \
+                    preemption: No preemption victims found for incoming preemptor";
+        assert_eq!(condition["message"], text, "{condition}");
+        assert_eq!(cluster.bound_members("third").await, 0);
+        cluster.delete_pod("filler").await;
+        assert_eq!(cluster.rack_of("third", 4).await, "c");
+        let profile = &cluster.name;
+        let generated = format!("scheduler_generated_placements_total{{profile=\"{profile}\"}}");
+        daemon.counts(&generated, 12.0).await;
         cluster.assert_bound_once().await;
     });
 }

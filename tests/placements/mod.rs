@@ -1,6 +1,8 @@
 //! Groups in racks with the plugins of the default profile: the answer is that of trying each rack
 //! alone.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! PodGroups of a test.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
@@ -28,11 +30,22 @@ impl Cluster {
 
     /// Creates a gang.
     pub(in crate::e2e) async fn create_gang(&self, name: &str, min_count: usize) {
+        self.create_gang_with(name, min_count, json!({})).await;
+    }
+
+    /// Creates a gang with these scheduling constraints.
+    pub(in crate::e2e) async fn create_gang_with(
+        &self,
+        name: &str,
+        min_count: usize,
+        constraints: Value,
+    ) {
+        let policy = json!({"gang": {"minCount": min_count}});
         let group: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "scheduling.k8s.io/v1beta1",
             "kind": "PodGroup",
             "metadata": {"name": name},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints},
         }))
         .unwrap();
         create(&self.pod_groups(), &group).await;
@@ -92,5 +105,20 @@ impl Cluster {
             name.starts_with(&prefix) && super::pods::node_of(pod).is_some()
         };
         pods.items.iter().filter(is_bound).count()
+    }
+
+    /// Waits until `count` members of a group are bound, and returns the zone of their nodes.
+    ///
+    /// # Panics
+    /// Their nodes are in several zones.
+    pub(in crate::e2e) async fn rack_of(&self, group: &str, count: usize) -> String {
+        let mut racks = BTreeSet::new();
+        for number in 0..count {
+            let node = self.bound(&format!("{group}-{number}")).await;
+            let labels = self.nodes.get(&node).await.unwrap().metadata.labels.unwrap();
+            racks.insert(labels["topology.kubernetes.io/zone"].clone());
+        }
+        assert_eq!(racks.len(), 1, "{group} is in {racks:?}");
+        racks.pop_first().unwrap()
     }
 }
