@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use engine::classify::{node_updates, pod_resource, pod_updates};
 use framework::{
-    ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Object, Plugin,
-    PluginArgs, PluginGates, Pod, QueueingHint,
+    ActionType, ClusterEvent, EventForPod, EventObjects, EventRegistration, EventResource,
+    HintResult, Node, Object, Plugin, PluginArgs, PluginGates, Pod, QueueingHint,
 };
 use plugins::catalogue::Entry;
 use serde_json::{Map, Value, json};
@@ -42,14 +42,10 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     let waiting = world::pod(&case["pod"])?;
     let objects = Objects::of(case)?;
     let event = event(&case["event"], &objects)?;
-    let mut answers = Vec::new();
     let registered = plugin.events.iter().flatten().filter(|own| own.event.matches(&event));
-    for EventRegistration { hint, .. } in registered {
-        answers.push(match hint {
-            None => Ok(QueueingHint::Queue),
-            Some(hint) => hint(&waiting, &objects.as_event(), &world.handle()),
-        });
-    }
+    let handle = world.handle();
+    let about = EventForPod::new(&waiting, objects.as_event(), &handle);
+    let answers: Vec<HintResult> = registered.map(|own| own.evaluate_hint(about)).collect();
     let (actual, error) = match answers.iter().find_map(|answer| answer.as_ref().err()) {
         _ if answers.is_empty() => return Err(format!("{name} does not register {event}")),
         Some(error) => ("Error", Value::from(error.as_str())),

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framework::{
-    ActionType, Attempt, AttemptMut, ClusterEvent, Code, Command, EventObjects, EventResource,
-    Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput,
-    PreBindPreFlight, PreBindStep, QueueingHint, Reserve, Status, Uid, Write, WriteAction,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Code, Command, EventForPod, EventResource,
+    Handle, HintResult, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PodDeleted, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, QueueingHint, Reserve, Status, Uid, Write,
+    WriteAction,
 };
 use serde_json::json;
 
@@ -160,13 +161,8 @@ impl PodDeleted for Patience {
 
 impl Patience {
     /// Every deletion helps. Half of the hints fail, which counts as help, too.
-    fn hint(
-        &self,
-        pod: &Pod,
-        _: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        match is_even(pod) {
+    fn hint(&self, event: EventForPod<'_>) -> HintResult {
+        match is_even(event.pod) {
             true => Err("the hint fails".to_owned()),
             false => Ok(QueueingHint::Queue),
         }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use framework::{
-    ActionType, AttemptMut, ClusterEvent, EventObjects, EventResource, Handle, Permit,
+    ActionType, AttemptMut, ClusterEvent, EventForPod, EventResource, HintResult, Permit,
     PermitVerdict, Plugin, PluginArgs, Pod, QueueingHint,
 };
 use serde_json::json;
@@ -40,24 +40,14 @@ pub(crate) fn plugin(_: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Turnstile {
-    fn after_pod_deletion(
-        &self,
-        _: &Pod,
-        objects: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, _) = objects.pods()?;
+    fn after_pod_deletion(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, _) = event.objects.pods()?;
         Ok(QueueingHint::queue_if(old.is_some_and(has_coin)))
     }
 
-    fn after_label_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (_, new) = objects.pods()?;
-        Ok(QueueingHint::queue_if(new.is_some_and(|new| new.uid == pod.uid && has_coin(new))))
+    fn after_label_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.pods()?;
+        Ok(QueueingHint::queue_if(new.is_some_and(|new| new.uid == event.pod.uid && has_coin(new))))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use engine::queue::Place;
 use framework::{
-    ActionType, Attempt, ClusterEvent, Code, EventObjects, EventResource, Filter, Handle, NodeView,
-    Plugin, PluginArgs, Pod, QueueingHint, Status,
+    ActionType, Attempt, ClusterEvent, Code, EventForPod, EventResource, Filter, HintResult,
+    NodeView, Plugin, PluginArgs, QueueingHint, Status,
 };
 use serde_json::json;
 
@@ -30,13 +30,8 @@ pub(crate) fn plugin(_: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Appointment {
-    fn after_node_change(
-        &self,
-        _: &Pod,
-        objects: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (_, new) = objects.nodes()?;
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.nodes()?;
         Ok(QueueingHint::queue_if(new.is_some_and(|new| new.labels.contains_key("ready"))))
     }
 }

@@ -46,11 +46,11 @@ mod workload;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framework::{
-    ActionType, Answer, Attempt, AttemptMut, ClusterEvent, Counter, CycleState, EventObjects,
-    EventResource, Filter, Handle, Node, NodeBits, NodeView, NormalizeScore, PerNode, Plugin,
-    PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
-    PreFilterResult, QueueingHint, Registry, RegistryError, Reserve, Score, Status, Write,
-    WriteAction,
+    ActionType, Answer, Attempt, AttemptMut, ClusterEvent, Counter, CycleState, EventForPod,
+    EventObjects, EventResource, Filter, HintResult, Node, NodeBits, NodeView, NormalizeScore,
+    PerNode, Plugin, PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
+    PreFilter, PreFilterResult, QueueingHint, Registry, RegistryError, Reserve, Score, Status,
+    Write, WriteAction,
 };
 use serde_json::json;
 
@@ -146,13 +146,8 @@ impl GpuShare {
     }
 
     /// Queues the pod if the deleted pod had devices.
-    fn after_pod_deletion(
-        &self,
-        _pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        match *objects {
+    fn after_pod_deletion(&self, event: EventForPod<'_>) -> HintResult {
+        match event.objects {
             EventObjects::Pod { old: Some(gone), .. } => {
                 let had_node = gone.node_name.is_some() || gone.nominated_node_name().is_some();
                 Ok(queue_if(had_node && Demand::of(gone).is_some()))
@@ -162,19 +157,14 @@ impl GpuShare {
     }
 
     /// Queues the pod if the node has enough devices and is new or has more devices than before.
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let EventObjects::Node { old, new: Some(new) } = *objects else {
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let EventObjects::Node { old, new: Some(new) } = event.objects else {
             return Err("not an added or changed node".to_owned());
         };
         let devices = |node: &Node| Devices::unused(node.allocatable.scalar(GPU_MILLI));
         let (before, after) = (old.map(devices), devices(new));
         let grew = before.is_none_or(|before| before.total() < after.total());
-        Ok(queue_if(grew && Demand::of(pod).is_some_and(|demand| after.could_fit(demand))))
+        Ok(queue_if(grew && Demand::of(event.pod).is_some_and(|demand| after.could_fit(demand))))
     }
 }
 

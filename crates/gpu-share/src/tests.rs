@@ -375,7 +375,7 @@ fn hints_queue_pods_that_may_fit() {
     let wanted = gpu_pod("p", 2000).build();
     let gone = |pod: PodBuilder| {
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-        harness.hint(&wanted, &event, &EventObjects::Pod { old: Some(&pod.build()), new: None })
+        harness.hint(&wanted, &event, EventObjects::Pod { old: Some(&pod.build()), new: None })
     };
     assert_eq!(gone(gpu_pod("x", 1).on("n")), Some(QueueingHint::Queue));
     assert_eq!(gone(gpu_pod("x", 1).nominated("n")), Some(QueueingHint::Queue));
@@ -385,7 +385,7 @@ fn hints_queue_pods_that_may_fit() {
         let (old, new) = (old.map(|gpus| gpu_node("n", gpus).build()), gpu_node("n", new).build());
         let event = ClusterEvent::new(EventResource::Node, action);
         let objects = EventObjects::Node { old: old.as_ref(), new: Some(&new) };
-        harness.hint(&wanted, &event, &objects)
+        harness.hint(&wanted, &event, objects)
     };
     let (added, grown) = (ActionType::ADD, ActionType::UPDATE_NODE_ALLOCATABLE);
     assert_eq!(changed(None, 2, added), Some(QueueingHint::Queue));

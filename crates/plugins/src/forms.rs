@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventForPod, EventObjects,
     EventResource, NodeBits, NodeIx, PerNode, Plugin, Pod, QueueingHint, Status, Verdicts, api,
 };
 use proptest::test_runner::Config;
@@ -24,17 +24,15 @@ pub(crate) fn hint(
     pod: &Pod,
     resource: EventResource,
     action: ActionType,
-    objects: &EventObjects<'_>,
+    objects: EventObjects<'_>,
 ) -> QueueingHint {
     let incoming = ClusterEvent::new(resource, action);
     let events = plugin.events.as_deref().expect("the plugin declares its events");
     let registered = events.iter().find(|registered| registered.event.matches(&incoming));
-    match &registered.expect("the plugin registers the event").hint {
-        Some(hint) => {
-            hint(pod, objects, &handle(&Cluster::default())).unwrap_or(QueueingHint::Queue)
-        }
-        None => QueueingHint::Queue,
-    }
+    let registered = registered.expect("the plugin registers the event");
+    let cluster = Cluster::default();
+    let handle = handle(&cluster);
+    registered.evaluate_hint(EventForPod::new(pod, objects, &handle)).unwrap_or(QueueingHint::Queue)
 }
 
 /// Checks every form of Filter on the nodes of `choice`. `oracle` returns the verdict on a node.

@@ -2,9 +2,9 @@
 //! whether enough of them fit. The engine binds them together.
 
 use framework::{
-    ActionType, AttemptMut, COSCHEDULING_POD_GROUPS, ClusterEvent, EventObjects, EventResource,
-    Handle, Permit, PermitVerdict, PlacementFeasible, Plugin, PluginArgs, Pod, PodGroup,
-    PodGroupKey, PodGroupProgress, PreEnqueue, QueueingHint, Status, pod_group_key,
+    ActionType, AttemptMut, COSCHEDULING_POD_GROUPS, ClusterEvent, EventForPod, EventResource,
+    Handle, HintResult, Permit, PermitVerdict, PlacementFeasible, Plugin, PluginArgs, Pod,
+    PodGroup, PodGroupKey, PodGroupProgress, PreEnqueue, Status, pod_group_key,
 };
 
 use crate::hint;
@@ -38,29 +38,19 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 
 impl GangScheduling {
     /// Requeues a pod for another member of its group.
-    fn after_pod(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (_, new) = hint::pods(objects)?;
-        let group = pod.pod_group();
+    fn after_pod(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.pods()?;
+        let group = event.pod.pod_group();
         let is_member = |other: &Pod| group.is_some() && other.pod_group() == group;
         Ok(hint::queue_if(new.is_some_and(is_member)))
     }
 
     /// Requeues a pod when its PodGroup appears, or asks for fewer pods.
-    fn after_pod_group(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = objects.typed::<PodGroup>()?;
-        let (_, object) = objects.others()?;
+    fn after_pod_group(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.typed::<PodGroup>()?;
+        let (_, object) = event.objects.others()?;
         let is_own =
-            object.is_some_and(|object| Some(pod_group_key(object.key())) == pod.pod_group());
+            object.is_some_and(|object| Some(pod_group_key(object.key())) == event.pod.pod_group());
         let helps = match (old, new) {
             (Some(old), Some(new)) => new.min_count() < old.min_count(),
             (None, Some(_)) => true,
@@ -126,7 +116,7 @@ impl Permit for GangScheduling {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Cluster, Code, Object, ObjectKey};
+    use framework::{Cluster, Code, EventObjects, Object, ObjectKey, QueueingHint};
     use serde_json::{Value, json};
     use testkit::{PodBuilder, handle, pod};
 
@@ -214,7 +204,11 @@ mod tests {
         let [own, other] = [member("a"), pod("b").scheduling_group("other")].map(PodBuilder::build);
         let hint = |pod: &Pod, old: Option<&Object>, new: Option<&Object>| {
             let objects = EventObjects::Other { old, new };
-            GangScheduling.after_pod_group(pod, &objects, &handle(&Cluster::default()))
+            GangScheduling.after_pod_group(EventForPod::new(
+                pod,
+                objects,
+                &handle(&Cluster::default()),
+            ))
         };
         let (two, three) = (gang(2), gang(3));
         assert_eq!(hint(&own, None, Some(&two)), Ok(QueueingHint::Queue));
@@ -229,7 +223,11 @@ mod tests {
             let new = new.on("n").build();
             let objects = EventObjects::Pod { old: None, new: Some(&new) };
             let cluster = Cluster::default();
-            GangScheduling.after_pod(&member("a").build(), &objects, &handle(&cluster))
+            GangScheduling.after_pod(EventForPod::new(
+                &member("a").build(),
+                objects,
+                &handle(&cluster),
+            ))
         };
         assert_eq!(hint(member("b")), Ok(QueueingHint::Queue));
         assert_eq!(hint(pod("b")), Ok(QueueingHint::Skip));

@@ -1,11 +1,11 @@
 //! NodeAffinity: `spec.nodeSelector`, node affinity, and the added affinity of a profile.
 
 use framework::{
-    ActionType, Attempt, AttemptMut, ClusterEvent, Dependence, EventObjects, EventResource, Filter,
-    FilterScope, Handle, NodeBits, NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView,
-    NormalizeScore, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore,
-    PreferredSchedulingTerms, QueueingHint, Score, ScoreScope, SelectorError, Status, Verdicts,
-    api,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Dependence, EventForPod, EventResource, Filter,
+    FilterScope, HintResult, NodeBits, NodeFields, NodeIx, NodeNameRestriction, NodeSelector,
+    NodeView, NormalizeScore, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    PreScore, PreferredSchedulingTerms, QueueingHint, Score, ScoreScope, SelectorError, Status,
+    Verdicts, api,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,15 +79,10 @@ impl NodeAffinity {
         required.is_none_or(|required| required.matches(node).unwrap_or(false))
     }
 
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = hint::nodes(objects)?;
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.nodes()?;
         let Some(new) = new else { return Ok(QueueingHint::Skip) };
-        let affinity = &pod.spec.required_node_affinity;
+        let affinity = &event.pod.spec.required_node_affinity;
         let text = |error: SelectorError| error.to_string();
         if !self.added_matches(new) || !affinity.matches(new).map_err(text)? {
             return Ok(QueueingHint::Skip);

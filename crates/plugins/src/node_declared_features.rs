@@ -1,9 +1,9 @@
 //! NodeDeclaredFeatures: rejects nodes that do not declare a kubelet feature the pod requires.
 
 use framework::{
-    ActionType, Attempt, AttemptMut, Behaviours, ClusterEvent, CycleState, Dependence,
-    EventObjects, EventResource, Filter, FilterScope, Handle, NodeBits, NodeView, Plugin,
-    PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, Attempt, AttemptMut, Behaviours, ClusterEvent, CycleState, Dependence, EventForPod,
+    EventResource, Filter, FilterScope, HintResult, NodeBits, NodeView, Plugin, PluginArgs, Pod,
+    PreFilter, PreFilterResult, Status,
 };
 
 use crate::hint;
@@ -60,26 +60,16 @@ impl NodeDeclaredFeatures {
         restarts.into_iter().chain(shares).chain(mounts)
     }
 
-    fn after_node_change(
-        &self,
-        _pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = hint::nodes(objects)?;
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.nodes()?;
         let unchanged =
             old.zip(new).is_some_and(|(old, new)| old.declared_features == new.declared_features);
         Ok(hint::queue_if(!unchanged))
     }
 
-    fn after_own_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, _) = hint::pods(objects)?;
-        let changed = match (old, hint::update_of(pod, objects)?) {
+    fn after_own_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, _) = event.objects.pods()?;
+        let changed = match (old, hint::own_update(event)?) {
             (Some(old), Some(new)) => !self.required(old).eq(self.required(new)),
             (_, new) => new.is_some(),
         };
@@ -137,7 +127,7 @@ impl Filter for NodeDeclaredFeatures {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Level, Node, PluginGates, api};
+    use framework::{EventObjects, Level, Node, PluginGates, QueueingHint, api};
     use proptest::prelude::*;
     use testkit::{PodBuilder, cluster, handle, node, pod};
 
@@ -225,7 +215,7 @@ mod tests {
             let objects = EventObjects::Node { old, new: Some(new) };
             let action = ActionType::UPDATE_NODE_DECLARED_FEATURE;
             let waiting = restarting("p").build();
-            forms::hint(&built(), &waiting, EventResource::Node, action, &objects)
+            forms::hint(&built(), &waiting, EventResource::Node, action, objects)
         };
         assert_eq!(on_node(None, &plain), QueueingHint::Queue);
         assert_eq!(on_node(Some(&plain), &rich), QueueingHint::Queue);
@@ -239,7 +229,7 @@ mod tests {
             let objects = EventObjects::Pod { old: Some(&old), new: Some(&new) };
             let waiting = restarting("p").build();
             let (resource, action) = (EventResource::UnschedulablePod, ActionType::UPDATE);
-            assert_eq!(forms::hint(&built(), &waiting, resource, action, &objects), expected);
+            assert_eq!(forms::hint(&built(), &waiting, resource, action, objects), expected);
         }
     }
 

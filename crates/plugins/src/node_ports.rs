@@ -2,9 +2,9 @@
 //! protocol and address.
 
 use framework::{
-    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventObjects,
-    EventResource, Filter, FilterScope, Handle, HostPort, NodeBits, NodeView, Plugin, PluginArgs,
-    Pod, PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventForPod,
+    EventResource, Filter, FilterScope, HintResult, HostPort, NodeBits, NodeView, Plugin,
+    PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -37,18 +37,13 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl NodePorts {
-    fn after_pod_deletion(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, _) = hint::pods(objects)?;
+    fn after_pod_deletion(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, _) = event.objects.pods()?;
         let held_room = |old: &&Pod| old.node_name.is_some() || old.nominated_node_name().is_some();
         let Some(old) = old.filter(held_room) else { return Ok(QueueingHint::Skip) };
         let frees =
             |wanted: &HostPort| old.spec.host_ports.iter().any(|p| p.conflicts_with(wanted));
-        Ok(hint::queue_if(pod.spec.host_ports.iter().any(frees)))
+        Ok(hint::queue_if(event.pod.spec.host_ports.iter().any(frees)))
     }
 
     fn require_pre_filter(state: &CycleState) -> Result<(), Status> {
@@ -109,7 +104,7 @@ impl Filter for NodePorts {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Overlay, api};
+    use framework::{EventObjects, Overlay, api};
     use proptest::prelude::*;
     use testkit::{PodBuilder, cluster, handle, node, pod};
 
@@ -198,7 +193,7 @@ mod tests {
             let objects = EventObjects::Pod { old: Some(&old), new: None };
             let waiting = pod("p").host_port(80).build();
             let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
-            forms::hint(&built(), &waiting, resource, action, &objects)
+            forms::hint(&built(), &waiting, resource, action, objects)
         };
         assert_eq!(on_deletion(pod("q").host_port(80).on("n")), QueueingHint::Queue);
         assert_eq!(on_deletion(pod("q").host_port(80).nominated("n")), QueueingHint::Queue);

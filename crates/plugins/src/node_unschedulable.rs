@@ -1,9 +1,8 @@
 //! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the cordon taint.
 
 use framework::{
-    ActionType, Attempt, ClusterEvent, Dependence, EventObjects, EventResource, Filter,
-    FilterScope, Handle, NodeBits, NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint,
-    TaintEffect,
+    ActionType, Attempt, ClusterEvent, Dependence, EventForPod, EventResource, Filter, FilterScope,
+    HintResult, NodeBits, NodeView, Plugin, PluginArgs, Pod, Status, Taint, TaintEffect,
 };
 
 use crate::hint;
@@ -53,24 +52,14 @@ impl NodeUnschedulable {
         pod.spec.tolerations.iter().any(|own| own.tolerates(&self.cordon))
     }
 
-    fn after_node_change(
-        &self,
-        _pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = hint::nodes(objects)?;
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.nodes()?;
         let was_closed = old.is_none_or(|old| old.unschedulable);
         Ok(hint::queue_if(was_closed && new.is_some_and(|new| !new.unschedulable)))
     }
 
-    fn after_own_toleration(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let updated = hint::update_of(pod, objects)?;
+    fn after_own_toleration(&self, event: EventForPod<'_>) -> HintResult {
+        let updated = hint::own_update(event)?;
         Ok(hint::queue_if(updated.is_some_and(|new| self.is_tolerated_by(new))))
     }
 }
@@ -101,7 +90,7 @@ impl Filter for NodeUnschedulable {
 
 #[cfg(test)]
 mod tests {
-    use framework::{CycleState, Node, api};
+    use framework::{CycleState, EventObjects, Node, QueueingHint, api};
     use proptest::prelude::*;
     use testkit::{PodBuilder, cluster, handle, node, pod};
 
@@ -143,7 +132,7 @@ mod tests {
         let closed = node("n").unschedulable().build();
         let on_node = |old: Option<&Node>, new: &Node| {
             let objects = EventObjects::Node { old, new: Some(new) };
-            forms::hint(&built(), &pod("p").build(), EventResource::Node, ActionType::ADD, &objects)
+            forms::hint(&built(), &pod("p").build(), EventResource::Node, ActionType::ADD, objects)
         };
         assert_eq!(on_node(None, &open), QueueingHint::Queue);
         assert_eq!(on_node(None, &closed), QueueingHint::Skip);
@@ -158,7 +147,7 @@ mod tests {
             let objects = EventObjects::Pod { old: None, new: Some(&new) };
             let action = ActionType::UPDATE_POD_TOLERATION;
             let waiting = pod("p").build();
-            let hint = forms::hint(&built(), &waiting, EventResource::Pod, action, &objects);
+            let hint = forms::hint(&built(), &waiting, EventResource::Pod, action, objects);
             assert_eq!(hint, expected);
         }
     }

@@ -1,8 +1,8 @@
 //! SchedulingGates: keeps a pod out of the queue while `spec.schedulingGates` is not empty.
 
 use framework::{
-    ActionType, ClusterEvent, EventObjects, EventResource, Handle, Plugin, PluginArgs, Pod,
-    PreEnqueue, QueueingHint, Status,
+    ActionType, ClusterEvent, EventForPod, EventResource, Handle, HintResult, Plugin, PluginArgs,
+    Pod, PreEnqueue, Status,
 };
 
 use crate::hint;
@@ -28,13 +28,8 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl SchedulingGates {
-    fn after_ungating(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
+    fn after_ungating(&self, event: EventForPod<'_>) -> HintResult {
+        Ok(hint::queue_if(hint::own_update(event)?.is_some()))
     }
 }
 
@@ -50,7 +45,7 @@ impl PreEnqueue for SchedulingGates {
 
 #[cfg(test)]
 mod tests {
-    use framework::Cluster;
+    use framework::{Cluster, EventObjects, QueueingHint};
     use testkit::{handle, pod};
 
     use super::*;
@@ -69,7 +64,8 @@ mod tests {
         for (new, expected) in [(&mine, QueueingHint::Queue), (&other, QueueingHint::Skip)] {
             let objects = EventObjects::Pod { old: Some(new), new: Some(new) };
             let cluster = Cluster::default();
-            let hint = SchedulingGates.after_ungating(&mine, &objects, &handle(&cluster));
+            let hint =
+                SchedulingGates.after_ungating(EventForPod::new(&mine, objects, &handle(&cluster)));
             assert_eq!(hint, Ok(expected));
         }
     }

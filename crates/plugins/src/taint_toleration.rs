@@ -2,9 +2,9 @@
 //! with fewer untolerated `PreferNoSchedule` taints.
 
 use framework::{
-    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence, EventObjects,
-    EventResource, Filter, FilterScope, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore,
-    PerNode, Plugin, PluginArgs, PluginGates, Pod, PreScore, QueueingHint, Score, ScoreScope,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence, EventForPod,
+    EventResource, Filter, FilterScope, HintResult, Node, NodeBits, NodeIx, NodeView,
+    NormalizeScore, PerNode, Plugin, PluginArgs, PluginGates, Pod, PreScore, Score, ScoreScope,
     Status, Taint, TaintEffect, find_untolerated_with,
 };
 
@@ -82,24 +82,14 @@ fn repels(pod: &Pod, taint: &Taint, gates: PluginGates) -> bool {
 }
 
 impl TaintToleration {
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = hint::nodes(objects)?;
-        let is_open = |node: &Node| may_run(pod, &node.taints, self.gates);
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.nodes()?;
+        let is_open = |node: &Node| may_run(event.pod, &node.taints, self.gates);
         Ok(hint::queue_if(!old.is_some_and(is_open) && new.is_some_and(is_open)))
     }
 
-    fn after_own_toleration(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        Ok(hint::queue_if(hint::update_of(pod, objects)?.is_some()))
+    fn after_own_toleration(&self, event: EventForPod<'_>) -> HintResult {
+        Ok(hint::queue_if(hint::own_update(event)?.is_some()))
     }
 }
 
@@ -183,7 +173,7 @@ impl NormalizeScore for TaintToleration {
 
 #[cfg(test)]
 mod tests {
-    use framework::api;
+    use framework::{EventObjects, QueueingHint, api};
     use proptest::prelude::*;
     use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
@@ -258,7 +248,7 @@ mod tests {
                 assert_eq!(kept.is_empty(), !fits, "{taint} {operator} {value}");
                 let objects = EventObjects::Node { old: None, new: Some(&rated_hard) };
                 let action = ActionType::ADD;
-                let hint = forms::hint(&plugin, &waiting, EventResource::Node, action, &objects);
+                let hint = forms::hint(&plugin, &waiting, EventResource::Node, action, objects);
                 assert_eq!(hint == QueueingHint::Queue, fits, "{taint} {operator} {value}");
                 let soft = wants(operator, value, "PreferNoSchedule");
                 let repels = repels(&soft, &rated(taint, "PreferNoSchedule").taints[0], gates);
@@ -308,7 +298,7 @@ mod tests {
         let on_node = |old: Option<&Node>, new: &Node| {
             let objects = EventObjects::Node { old, new: Some(new) };
             let action = ActionType::UPDATE_NODE_TAINT;
-            forms::hint(&built(), &pod("p").build(), EventResource::Node, action, &objects)
+            forms::hint(&built(), &pod("p").build(), EventResource::Node, action, objects)
         };
         assert_eq!(on_node(None, &open), QueueingHint::Queue);
         assert_eq!(on_node(None, &closed), QueueingHint::Skip);
@@ -320,7 +310,7 @@ mod tests {
             let objects = EventObjects::Pod { old: None, new: Some(&new) };
             let action = ActionType::UPDATE_POD_TOLERATION;
             let waiting = pod("p").build();
-            let hint = forms::hint(&built(), &waiting, EventResource::Pod, action, &objects);
+            let hint = forms::hint(&built(), &waiting, EventResource::Pod, action, objects);
             assert_eq!(hint, expected);
         }
     }

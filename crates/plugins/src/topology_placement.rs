@@ -4,12 +4,12 @@
 //! that have a node pin its value.
 
 use framework::{
-    ActionType, ClusterEvent, DomainIx, EventObjects, EventResource, GroupPlacement,
-    GroupPlacements, Handle, Node, NodeIx, PlacementGenerate, Plugin, PluginArgs, Pod, PodGroupKey,
-    PodGroupState, QueueingHint, Status, Topology, Uid,
+    ActionType, ClusterEvent, DomainIx, EventForPod, EventResource, GroupPlacement,
+    GroupPlacements, Handle, HintResult, Node, PlacementGenerate, Plugin, PluginArgs, PodGroupKey,
+    PodGroupState, QueueingHint, Status, Topology,
 };
 
-use crate::hint::{self, queue_if};
+use crate::hint::queue_if;
 
 /// Plugin name.
 pub const NAME: &str = "TopologyPlacementGenerator";
@@ -107,16 +107,11 @@ fn pinned(
 /// Queueing hints.
 impl TopologyPlacement {
     /// Requeues the pods of a group when a node joins one of its domains.
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, Some(new)) = hint::nodes(objects)? else {
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, Some(new)) = event.objects.nodes()? else {
             return Err("expected an added or updated node".to_owned());
         };
-        let known = pod.pod_group().and_then(|group| handle.cluster.pod_group(&group));
+        let known = event.pod.pod_group().and_then(|group| event.handle.cluster.pod_group(&group));
         let Some(key) = known.and_then(|known| known.topology_key.as_deref()) else {
             return Ok(QueueingHint::Skip);
         };
@@ -126,14 +121,9 @@ impl TopologyPlacement {
     }
 
     /// Requeues the pods of a group when a member that may pin their domain is gone.
-    fn after_pod_deletion(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, _) = hint::pods(objects)?;
-        let group = pod.pod_group();
+    fn after_pod_deletion(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, _) = event.objects.pods()?;
+        let group = event.pod.pod_group();
         Ok(queue_if(old.is_some_and(|old| group.is_some() && old.pod_group() == group)))
     }
 }
@@ -142,7 +132,7 @@ impl TopologyPlacement {
 mod tests {
     use std::sync::Arc;
 
-    use framework::{Cluster, Code, Object, ObjectKey};
+    use framework::{Cluster, Code, EventObjects, Object, ObjectKey, Pod};
     use serde_json::json;
     use testkit::{NodeBuilder, handle, node, pod};
 
@@ -240,7 +230,7 @@ mod tests {
         let hint = |pod: &Pod, old: Option<NodeBuilder>, new: NodeBuilder| {
             let (old, new) = (old.map(NodeBuilder::build), new.build());
             let objects = EventObjects::Node { old: old.as_ref(), new: Some(&new) };
-            TopologyPlacement.after_node_change(pod, &objects, &handle(&cluster))
+            TopologyPlacement.after_node_change(EventForPod::new(pod, objects, &handle(&cluster)))
         };
         let (bare, racked) = (|| node("n"), |rack| node("n").label("rack", rack));
         assert_eq!(hint(&member, None, racked("r1")), Ok(QueueingHint::Queue));
@@ -257,7 +247,11 @@ mod tests {
         let hint = |gone: Pod| {
             let objects = EventObjects::Pod { old: Some(&gone), new: None };
             let cluster = Cluster::default();
-            TopologyPlacement.after_pod_deletion(&member, &objects, &handle(&cluster))
+            TopologyPlacement.after_pod_deletion(EventForPod::new(
+                &member,
+                objects,
+                &handle(&cluster),
+            ))
         };
         let other = pod("q").scheduling_group("g").on("a").build();
         assert_eq!(hint(other), Ok(QueueingHint::Queue));

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use framework::{
-    ActionType, Attempt, Bind, BindStep, ClusterEvent, EventObjects, EventResource, Filter, Handle,
-    NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedEntity, QueueingHint, Registry, Status,
+    ActionType, Attempt, Bind, BindStep, ClusterEvent, EventForPod, EventResource, Filter, Handle,
+    HintResult, NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedEntity, QueueingHint, Registry,
+    Status,
 };
 
 /// The scheduler names. The second profile lacks the plugins [`ONLY_FIRST`].
@@ -16,8 +17,6 @@ pub(super) const REJECTORS: [&str; 5] = ["Fit", "Claims", "Careless", "Deaf", "Q
 const ONLY_FIRST: [&str; 2] = ["Claims", "Quota"];
 /// The label of pods for which plugins panic.
 const TRAP: &str = "trap";
-
-type Hint = Result<QueueingHint, String>;
 
 /// Sorts by priority, then by time.
 struct Sort;
@@ -50,9 +49,9 @@ impl PreEnqueue for Gates {
 }
 
 impl Gates {
-    fn own_update(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
-        let own = matches!(objects, EventObjects::Pod { new: Some(new), .. } if new.uid == pod.uid);
-        Ok(QueueingHint::queue_if(own))
+    fn own_update(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.pods()?;
+        Ok(QueueingHint::queue_if(new.is_some_and(|new| new.uid == event.pod.uid)))
     }
 }
 
@@ -82,24 +81,24 @@ impl Filter for Rejector {
 
 impl Rejector {
     /// Returns Queue for the end of a pod that has the label `frees`.
-    fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
-        let (old, new) = objects.pods()?;
+    fn room(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.pods()?;
         let helps = new.is_none() && old.is_some_and(|old| old.labels.get("frees").is_some());
         Ok(QueueingHint::queue_if(helps))
     }
 
     /// Returns Queue for a pod of the same label `app`.
-    fn alike(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
-        let (_, new) = objects.pods()?;
-        let is_alike = new.is_some_and(|new| new.labels.get("app") == pod.labels.get("app"));
+    fn alike(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.pods()?;
+        let is_alike = new.is_some_and(|new| new.labels.get("app") == event.pod.labels.get("app"));
         Ok(QueueingHint::queue_if(is_alike))
     }
 
-    fn fails(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
+    fn fails(&self, _event: EventForPod<'_>) -> HintResult {
         Err("no idea".to_owned())
     }
 
-    fn panics(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
+    fn panics(&self, _event: EventForPod<'_>) -> HintResult {
         panics()
     }
 }

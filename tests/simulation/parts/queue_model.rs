@@ -14,8 +14,8 @@ use engine::profile::Profiles;
 use engine::queue::{PendingPodCounts, Place, Queue, QueueConfig, Updated};
 use engine::{ObjectEvent, Objects};
 use framework::{
-    ClusterEvent, EventResource, Handle, PluginName, Pod, PodKey, PodRequests, PodSpec, QueuedPod,
-    QueueingHint, Template, Time, Uid, Waiting,
+    ClusterEvent, EventForPod, EventResource, Handle, PluginName, Pod, PodKey, PodRequests,
+    PodSpec, QueuedPod, QueueingHint, Template, Time, Uid, Waiting,
 };
 
 use super::super::rules::{Checked, rule};
@@ -769,10 +769,9 @@ impl Model {
             if !rejects || !registered.event.matches(&event.event) {
                 continue;
             }
-            let says = registered.hint.as_ref().map(|hint| {
-                catch_unwind(AssertUnwindSafe(|| hint(&own.pod, &event.objects(), &around.handle)))
-            });
-            if !matches!(says, Some(Ok(Ok(QueueingHint::Skip)))) {
+            let about = EventForPod::new(&own.pod, event.objects(), &around.handle);
+            let says = catch_unwind(AssertUnwindSafe(|| registered.evaluate_hint(about)));
+            if !matches!(says, Ok(Ok(QueueingHint::Skip))) {
                 helping.insert(plugin);
             }
         }

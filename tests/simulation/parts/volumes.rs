@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use framework::{
-    ActionType, Answer, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle,
-    ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint, Status,
-    Time, Uid, Write,
+    ActionType, Answer, Cluster, ClusterEvent, CycleState, EventForPod, EventObjects,
+    EventResource, Handle, ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep,
+    QueueingHint, Status, Time, Uid, Write,
 };
 use plugins::volume_binding;
 use serde_json::{Value, json};
@@ -916,7 +916,7 @@ impl<'r> History<'r> {
         // A forgotten pod counts as deleted.
         let gone = attempt.pod.clone();
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-        self.notify(&event, &EventObjects::Pod { old: Some(&gone), new: None });
+        self.notify(&event, EventObjects::Pod { old: Some(&gone), new: None });
         Ok(())
     }
 
@@ -929,7 +929,7 @@ impl<'r> History<'r> {
         let decoded = |json: &Value| testkit::object(kind.clone(), json.clone());
         let (old, new) = (old.map(decoded), new.map(decoded));
         let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
-        self.notify(&ClusterEvent::new(kind, action), &objects);
+        self.notify(&ClusterEvent::new(kind, action), objects);
     }
 
     /// Leaves out the pods that wait: what has changed for them is not known by an event yet.
@@ -939,15 +939,14 @@ impl<'r> History<'r> {
     }
 
     /// Asks the hints about an event, and notes the pods that it requeues.
-    fn notify(&mut self, event: &ClusterEvent, objects: &EventObjects<'_>) {
+    fn notify(&mut self, event: &ClusterEvent, objects: EventObjects<'_>) {
         let pending = self.members.iter().filter(|own| matches!(own.stage, Stage::Pending));
         for member in pending {
             let registered = self.plugin.events.iter().flatten();
             for registered in registered.filter(|own| own.event.matches(event)) {
-                let queues = registered.hint.as_ref().is_none_or(|hint| {
-                    hint(&member.pod, objects, &self.handle()) != Ok(QueueingHint::Skip)
-                });
-                if queues {
+                let handle = self.handle();
+                let about = EventForPod::new(&member.pod, objects, &handle);
+                if registered.evaluate_hint(about) != Ok(QueueingHint::Skip) {
                     self.woken.insert(member.pod.uid.clone());
                 }
             }

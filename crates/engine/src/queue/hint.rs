@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use framework::{ClusterEvent, Code, EventRegistration, PluginName, QueuedEntity, QueueingHint};
+use framework::{
+    ClusterEvent, Code, EventForPod, EventRegistration, PluginName, QueuedEntity, QueueingHint,
+};
 
 use super::plugins::Plugins;
 use super::unschedulable::WaitKey;
@@ -156,8 +158,8 @@ fn evaluate_hint(
     entity.pods().iter().any(|queued| {
         let handle = plugins.handle;
         plugins.probe.start(Span::Hint(plugin, &event.event));
-        let answer =
-            catch_panic(plugin, plugins.probe, || hint(&queued.pod, &event.objects(), &handle));
+        let about = EventForPod::new(&queued.pod, event.objects(), &handle);
+        let answer = catch_panic(plugin, plugins.probe, || hint(about));
         let (helps, code) = match answer {
             Ok(Ok(QueueingHint::Queue)) => (true, Code::Success),
             Ok(Ok(QueueingHint::Skip)) => (false, Code::Skip),

@@ -263,11 +263,11 @@ fn heartbeat_of_a_node_with_a_zero_resource_moves_no_pod() {
 fn node_deletion_moves_pods_before_the_node_leaves_the_cache() {
     let watcher = fake("Watcher").filter(|_, _| no("waiting")).on_with_hint(
         node_event(ActionType::DELETE),
-        |_, _, objects, handle| {
-            let framework::EventObjects::Node { old: Some(old), new: None } = objects else {
+        |_, event| {
+            let framework::EventObjects::Node { old: Some(old), new: None } = event.objects else {
                 return Err("a deletion carries the old node".to_owned());
             };
-            assert!(handle.cluster.node_named(&old.name).is_some());
+            assert!(event.handle.cluster.node_named(&old.name).is_some());
             Ok(framework::QueueingHint::Queue)
         },
     );

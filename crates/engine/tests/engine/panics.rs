@@ -173,7 +173,7 @@ fn panic_on_a_nominated_pod_fails_only_the_attempt() {
 fn panic_in_a_hint_requeues_the_pod() {
     let plugin = fake("Careless")
         .filter(|pod, _| if pod.labels.get("trap").is_some() { no("held") } else { yes() })
-        .on_with_hint(node_event(ActionType::ADD), |_, _, _, _| panic!("the trap snaps"));
+        .on_with_hint(node_event(ActionType::ADD), |_, _| panic!("the trap snaps"));
     let mut world = world([plugin]);
     world.schedule(pod("p").label("trap", "hint"));
     world.node(testkit::node("new"));

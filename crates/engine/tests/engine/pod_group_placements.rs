@@ -2,8 +2,8 @@
 
 use engine::Change;
 use framework::{
-    ActionType, Answer, Attempt, EventObjects, EventResource, Filter, GroupPlacement,
-    GroupPlacements, Handle, NodeIx, NodeView, PerNode, PlacedGroup, PlacementGenerate,
+    ActionType, Answer, Attempt, EventForPod, EventObjects, EventResource, Filter, GroupPlacement,
+    GroupPlacements, Handle, HintResult, NodeIx, NodeView, PerNode, PlacedGroup, PlacementGenerate,
     PlacementScore, Plugin, Pod, PodGroupKey, PodRoom, Prospect, ProspectiveGroup, QueueingHint,
     Status, default_normalize_score,
 };
@@ -46,13 +46,8 @@ impl PlacementGenerate for Racks {
 }
 
 impl Racks {
-    fn after_node(
-        &self,
-        _: &Pod,
-        objects: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let EventObjects::Node { new: Some(new), .. } = objects else {
+    fn after_node(&self, event: EventForPod<'_>) -> HintResult {
+        let EventObjects::Node { new: Some(new), .. } = event.objects else {
             return Err("no node".into());
         };
         Ok(QueueingHint::queue_if(new.labels.get("rack").is_some()))

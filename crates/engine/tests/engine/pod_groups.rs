@@ -2,7 +2,7 @@
 
 use engine::{Change, EffectKind, Outcome};
 use framework::{
-    ActionType, Answer, ClusterEvent, EventObjects, EventResource, Handle, ObjectKey,
+    ActionType, Answer, ClusterEvent, EventForPod, EventResource, Handle, HintResult, ObjectKey,
     PlacementFeasible, Plugin, Pod, PodGroup, PodGroupKey, PodGroupProgress, PreBindStep,
     PreEnqueue, QueueingHint, Status, Write, WriteAction,
 };
@@ -45,15 +45,10 @@ fn no_text(text: String) -> Status {
 }
 
 impl Gang {
-    fn after_pod_group(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = objects.typed::<PodGroup>()?;
+    fn after_pod_group(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.typed::<PodGroup>()?;
         let count = |group: Option<&PodGroup>| group.map_or(u32::MAX, PodGroup::min_count);
-        Ok(QueueingHint::queue_if(pod.pod_group().is_some() && count(new) < count(old)))
+        Ok(QueueingHint::queue_if(event.pod.pod_group().is_some() && count(new) < count(old)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-use crate::{EventResource, Node, Object, Pod, TypedObject};
+use crate::{EventResource, Handle, Node, Object, Pod, TypedObject};
 
 /// A set of actions on an object, with the bit values of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -204,6 +204,28 @@ impl<'a> EventObjects<'a> {
 fn not_a(name: &str) -> String {
     format!("the event is not about a {name}")
 }
+
+/// An event, as a queueing hint is asked about it for one pod (the arguments of `QueueingHintFn`).
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct EventForPod<'a> {
+    /// The pod that the plugin rejected.
+    pub pod: &'a Pod,
+    /// The object of the event, before and after the change.
+    pub objects: EventObjects<'a>,
+    /// The state of the cluster, with the change.
+    pub handle: &'a Handle<'a>,
+}
+
+impl<'a> EventForPod<'a> {
+    /// Asks about an event for `pod`.
+    pub const fn new(pod: &'a Pod, objects: EventObjects<'a>, handle: &'a Handle<'a>) -> Self {
+        Self { pod, objects, handle }
+    }
+}
+
+/// What a queueing hint returns. An error counts as [`QueueingHint::Queue`].
+pub type HintResult = Result<QueueingHint, String>;
 
 /// The answer of a plugin to an event, about a pod it rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,9 @@ pub use self::attempt::{Attempt, AttemptMut};
 pub use self::cycle_state::{CycleState, StateData};
 pub use self::dry_run::{DryRun, Trial};
 pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write, WriteAction};
-pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
+pub use self::event::{
+    ActionType, ClusterEvent, EventForPod, EventObjects, HintResult, QueueingHint,
+};
 pub use self::extension::{
     Bind, BindStep, Filter, MemberNomination, NominatingInfo, NormalizeScore, Permit,
     PermitVerdict, PlacementFeasible, PodDeleted, PodGroupPostFilter, PodGroupPostFilterResult,

@@ -8,19 +8,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtensionPoint, ExtraFields, Feed,
-    Filter, Handle, Metric, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate,
-    PlacementScore, PluginName, Pod, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter,
+    Bind, ClusterEvent, Decoders, EventForPod, EventResource, ExtensionPoint, ExtraFields, Feed,
+    Filter, HintResult, Metric, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate,
+    PlacementScore, PluginName, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter,
     PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint,
     Reserve, Score, StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
 /// plugin rejected. The cluster of its handle includes the change.
-///
-/// An error counts as [`QueueingHint::Queue`].
-pub type HintFn =
-    dyn Fn(&Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String> + Send + Sync;
+pub type HintFn = dyn Fn(EventForPod<'_>) -> HintResult + Send + Sync;
 
 /// An event that may help pods that the plugin rejected (`ClusterEventWithHint`).
 #[derive(Clone)]
@@ -35,6 +32,14 @@ impl EventRegistration {
     /// Creates a registration without a hint.
     pub const fn always(event: ClusterEvent) -> Self {
         Self { event, hint: None }
+    }
+
+    /// Returns the answer of the hint about one pod; Queue if there is no hint.
+    ///
+    /// # Errors
+    /// The hint fails, which counts as Queue.
+    pub fn evaluate_hint(&self, event: EventForPod<'_>) -> HintResult {
+        self.hint.as_ref().map_or(Ok(QueueingHint::Queue), |hint| hint(event))
     }
 }
 
@@ -289,12 +294,11 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub fn on_with_hint(
         mut self,
         event: ClusterEvent,
-        hint: fn(&P, &Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String>,
+        hint: fn(&P, EventForPod<'_>) -> HintResult,
     ) -> Self {
         self.watch_kind_of(&event);
         let plugin = self.plugin.clone();
-        let hint: Arc<HintFn> =
-            Arc::new(move |pod, objects, handle| hint(&plugin, pod, objects, handle));
+        let hint: Arc<HintFn> = Arc::new(move |event| hint(&plugin, event));
         self.built
             .events
             .get_or_insert_default()

@@ -4,8 +4,8 @@ mod args;
 
 use framework::preemption::{Evaluator, FailedAttempt, preempt, preempt_for_group};
 use framework::{
-    ActionType, AttemptMut, ClusterEvent, DryRun, EventObjects, EventResource, Handle, Plugin,
-    PluginArgs, PluginGates, PluginName, Pod, PodGroupPostFilter, PodGroupPostFilterResult,
+    ActionType, AttemptMut, ClusterEvent, DryRun, EventForPod, EventResource, Handle, HintResult,
+    Plugin, PluginArgs, PluginGates, PluginName, Pod, PodGroupPostFilter, PodGroupPostFilterResult,
     PodGroupTrial, PostFilter, PostFilterResult, PreEnqueue, QueueingHint, Status, Verdicts,
 };
 
@@ -50,12 +50,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 impl DefaultPreemption {
     /// Returns Skip. The registration makes the queue run PreEnqueue again for gated pods. The
     /// plugins that rejected a pod decide whether it is requeued.
-    fn after_pod_deletion(
-        &self,
-        _pod: &Pod,
-        _objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
+    fn after_pod_deletion(&self, _event: EventForPod<'_>) -> HintResult {
         Ok(QueueingHint::Skip)
     }
 }

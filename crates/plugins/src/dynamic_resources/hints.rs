@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use framework::device::{DEVICE_TAINT_RULES, ResourceClaim, ResourceSlice};
 use framework::{
-    ActionType, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod, QueueingHint,
+    ActionType, ClusterEvent, EventForPod, EventResource, Handle, HintResult, PluginBuilder, Pod,
+    QueueingHint,
 };
 
 use super::DynamicResources;
 use super::claims::claims_of;
-use crate::hint::{queue_if, update_of};
+use crate::hint::{own_update, queue_if};
 
 /// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is
 /// usually deallocated before, and that of a slice. Rules dynamic-resources-deleted-claim-hint and
@@ -53,23 +54,20 @@ fn usable_claims(
 /// Requeues if devices became free, also with their claim, if the status of a claim of the pod
 /// changed, or if the claim is gone that an earlier attempt left and that keeps the pod off every
 /// node.
-fn after_claim_change(
-    plugin: &DynamicResources,
-    pod: &Pod,
-    objects: &EventObjects<'_>,
-    handle: &Handle<'_>,
-) -> Result<QueueingHint, String> {
-    let (old, new) = objects.others()?;
-    plugin.resolve_doubts(handle);
-    let Some(claims) = usable_claims(plugin, pod, handle) else { return Ok(QueueingHint::Skip) };
-    let (before, after) = objects.typed::<ResourceClaim>()?;
+fn after_claim_change(plugin: &DynamicResources, event: EventForPod<'_>) -> HintResult {
+    let (old, new) = event.objects.others()?;
+    plugin.resolve_doubts(event.handle);
+    let Some(claims) = usable_claims(plugin, event.pod, event.handle) else {
+        return Ok(QueueingHint::Skip);
+    };
+    let (before, after) = event.objects.typed::<ResourceClaim>()?;
     let is_allocated = |claim: &ResourceClaim| claim.allocation.is_some();
     if before.is_some_and(is_allocated) && !after.is_some_and(is_allocated) {
         return Ok(QueueingHint::Queue);
     }
     let (Some(new), Some(after)) = (new, after) else {
         let is_left_over =
-            |claim: &ResourceClaim| claim.is_for_extended_resources && claim.is_made_for(pod);
+            |claim: &ResourceClaim| claim.is_for_extended_resources && claim.is_made_for(event.pod);
         return Ok(queue_if(before.is_some_and(is_left_over)));
     };
     if !claims.iter().any(|claim| claim.uid == after.uid) {
@@ -80,26 +78,16 @@ fn after_claim_change(
 
 /// Requeues if the rest of the pool may be complete or free of contradictions now that the slice is
 /// gone.
-fn after_slice_deletion(
-    _plugin: &DynamicResources,
-    _pod: &Pod,
-    objects: &EventObjects<'_>,
-    handle: &Handle<'_>,
-) -> Result<QueueingHint, String> {
-    let (Some(old), None) = objects.typed::<ResourceSlice>()? else {
+fn after_slice_deletion(_plugin: &DynamicResources, event: EventForPod<'_>) -> HintResult {
+    let (Some(old), None) = event.objects.typed::<ResourceSlice>()? else {
         return Ok(QueueingHint::Skip);
     };
     let pool = &old.pool.key;
-    Ok(queue_if(handle.cluster.device_pools().slices(pool).next().is_some()))
+    Ok(queue_if(event.handle.cluster.device_pools().slices(pool).next().is_some()))
 }
 
 /// Requeues if the claims generated for the pod are known now.
-fn after_pod_change(
-    plugin: &DynamicResources,
-    pod: &Pod,
-    objects: &EventObjects<'_>,
-    handle: &Handle<'_>,
-) -> Result<QueueingHint, String> {
-    let Some(updated) = update_of(pod, objects)? else { return Ok(QueueingHint::Skip) };
-    Ok(queue_if(usable_claims(plugin, updated, handle).is_some()))
+fn after_pod_change(plugin: &DynamicResources, event: EventForPod<'_>) -> HintResult {
+    let Some(updated) = own_update(event)? else { return Ok(QueueingHint::Skip) };
+    Ok(queue_if(usable_claims(plugin, updated, event.handle).is_some()))
 }

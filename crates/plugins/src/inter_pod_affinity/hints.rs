@@ -7,7 +7,7 @@
 //! `inter-pod-affinity-*` of docs/differences.toml list them.
 
 use framework::{
-    Cluster, EventObjects, Handle, Labels, Namespace, Node, Object, Pod, PodAffinityTerm,
+    Cluster, EventForPod, HintResult, Labels, Namespace, Node, Object, Pod, PodAffinityTerm,
     QueueingHint, Topology,
 };
 
@@ -18,32 +18,24 @@ use crate::hint;
 
 impl InterPodAffinity {
     /// Ignores changes of other pods that are neither placed nor nominated.
-    pub(super) fn after_pod_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        if hint::update_of(pod, objects)?.is_some() {
+    pub(super) fn after_pod_change(&self, event: EventForPod<'_>) -> HintResult {
+        if hint::own_update(event)?.is_some() {
             return Ok(QueueingHint::Queue);
         }
-        let (old, new) = hint::pods(objects)?;
+        let (old, new) = event.objects.pods()?;
         let is_idle =
             |other: &Pod| other.node_name.is_none() && other.nominated_node_name().is_none();
         if old.is_some_and(is_idle) || new.is_some_and(is_idle) {
             return Ok(QueueingHint::Skip);
         }
-        Ok(hint::queue_if(Waiting::new(pod, handle.cluster)?.is_helped_by_pod(old, new)))
+        Ok(hint::queue_if(
+            Waiting::new(event.pod, event.handle.cluster)?.is_helped_by_pod(old, new),
+        ))
     }
 
-    pub(super) fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let waiting = Waiting::new(pod, handle.cluster)?;
-        Ok(hint::queue_if(match hint::nodes(objects)? {
+    pub(super) fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let waiting = Waiting::new(event.pod, event.handle.cluster)?;
+        Ok(hint::queue_if(match event.objects.nodes()? {
             (None, Some(new)) => waiting.is_helped_by_added(new),
             (Some(old), Some(new)) => waiting.is_helped_by_relabelled(old, new),
             (Some(old), None) => waiting.is_helped_by_deleted(old),
@@ -53,19 +45,14 @@ impl InterPodAffinity {
 
     /// A namespace may start or stop to match a term. The hint cannot know which terms of placed
     /// pods matched the pod under the old labels of its namespace.
-    pub(super) fn after_namespace_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, new) = objects.others()?;
+    pub(super) fn after_namespace_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, new) = event.objects.others()?;
         let name = new.or(old).map(Object::name).ok_or("the event has no namespace")?;
         let none = Labels::default();
-        let (old, new) = objects.typed::<Namespace>()?;
+        let (old, new) = event.objects.typed::<Namespace>()?;
         let [before, after] = [old, new].map(|own| own.map_or(&none, |own| &own.labels));
-        let own = pod.key.namespace == *name && before != after;
-        let waiting = Waiting::new(pod, handle.cluster)?;
+        let own = event.pod.key.namespace == *name && before != after;
+        let waiting = Waiting::new(event.pod, event.handle.cluster)?;
         Ok(hint::queue_if(own || waiting.is_helped_by_namespace(name, before, after)))
     }
 }

@@ -1,4 +1,4 @@
-use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, Node};
+use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, EventObjects, Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
@@ -194,7 +194,7 @@ fn node_that_starts_to_match_requeues() {
         let plugin = plugin(&PluginArgs::new(args.clone())).unwrap();
         let objects = EventObjects::Node { old, new: Some(new) };
         let (resource, action) = (EventResource::Node, ActionType::UPDATE_NODE_LABEL);
-        forms::hint(&plugin, &pod.clone().build(), resource, action, &objects)
+        forms::hint(&plugin, &pod.clone().build(), resource, action, objects)
     };
     let (a, b) = (node("n").label("zone", "a").build(), node("n").label("zone", "b").build());
     let wants_a = pod("p").node_selector("zone", "a");

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use framework::device::DeviceClass;
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
-    EventObjects, EventResource, Filter, FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node,
-    NodeBits, NodeIx, NodeView, PerNode, PlacedGroup, PlacementScore, Plugin, PluginArgs,
+    EventForPod, EventResource, Filter, FilterScope, Handle, HintResult, IMPLICIT_RESOURCE_PREFIX,
+    Node, NodeBits, NodeIx, NodeView, PerNode, PlacedGroup, PlacementScore, Plugin, PluginArgs,
     PluginGates, Pod, PodRoom, PreFilter, PreFilterResult, PreScore, ProspectiveGroup,
     QueueingHint, Resources, Score, ScoreScope, Status, VerdictId, Verdicts,
     is_extended_resource_name,
@@ -23,7 +23,7 @@ use super::args::FitArgs;
 use super::kernels::{self, Block};
 use super::scoring::Strategy;
 use super::{Basis, Column, Lane, RatedResources, Resource, Share, Usage, shares_on};
-use crate::hint::{self, queue_if};
+use crate::hint::queue_if;
 
 /// Name of the plugin.
 pub const NAME: &str = "NodeResourcesFit";
@@ -365,17 +365,13 @@ fn allocation_of(nodes: &[NodeIx], lanes: &[Lane<'_>]) -> i64 {
 impl Fit {
     /// Requeues if a pod leaves a node, loses a nomination or shrinks on a node, or if the waiting
     /// pod itself changes.
-    fn after_pod_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let helps = match hint::pods(objects)? {
+    fn after_pod_change(&self, event: EventForPod<'_>) -> HintResult {
+        let helps = match event.objects.pods()? {
             (Some(gone), None) => gone.node_name.is_some() || gone.nominated_node_name().is_some(),
             (Some(before), Some(after)) => {
-                let [wanted, before, requests] = [pod, before, after].map(|p| &p.requests.placed);
-                after.uid == pod.uid
+                let [wanted, before, requests] =
+                    [event.pod, before, after].map(|p| &p.requests.placed);
+                after.uid == event.pod.uid
                     || (after.node_name.is_some() && is_less_of_wanted(wanted, requests, before))
             }
             (None, _) => true,
@@ -388,17 +384,12 @@ impl Fit {
     ///
     /// kube-scheduler also checks ignored resources here and does not requeue some pods that fit.
     /// This hint skips ignored resources.
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, Some(new)) = hint::nodes(objects)? else {
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, Some(new)) = event.objects.nodes()? else {
             return Err("expected an added or updated node".to_owned());
         };
         let mut through_devices = false;
-        let fits = self.needs(pod, handle.cluster).all(|need| {
+        let fits = self.needs(event.pod, event.handle.cluster).all(|need| {
             let allocatable = need.resource.allocatable(new);
             let is_left = need.is_left_to_devices(allocatable);
             through_devices |= is_left;
@@ -406,22 +397,18 @@ impl Fit {
         });
         let grew = |old: &Node| {
             old.allowed_pods < new.allowed_pods
-                || is_less_of_wanted(&pod.requests.fit, &old.allocatable, &new.allocatable)
+                || is_less_of_wanted(&event.pod.requests.fit, &old.allocatable, &new.allocatable)
         };
         Ok(queue_if(fits && (through_devices || old.is_none_or(grew))))
     }
 
     /// Requeues if the DeviceClass may provide an extended resource that the pod requests.
-    fn after_device_class_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, Some(new)) = objects.typed::<DeviceClass>()? else {
+    fn after_device_class_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, Some(new)) = event.objects.typed::<DeviceClass>()? else {
             return Err("expected an added or updated DeviceClass".to_owned());
         };
-        let requests = |name: &str| pod.requests.fit.scalars.iter().any(|(own, _)| **own == *name);
+        let requests =
+            |name: &str| event.pod.requests.fit.scalars.iter().any(|(own, _)| **own == *name);
         if old.is_some_and(|old| old.extended_resource_name == new.extended_resource_name) {
             return Ok(QueueingHint::Skip);
         }

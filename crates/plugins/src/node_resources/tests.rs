@@ -255,7 +255,7 @@ fn hint(
     action: ActionType,
     objects: EventObjects<'_>,
 ) -> QueueingHint {
-    forms::hint(plugin, &pod.clone().build(), resource, action, &objects)
+    forms::hint(plugin, &pod.clone().build(), resource, action, objects)
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn hint(
 ) -> QueueingHint {
     let [old, new] = [old, new].map(|object| object.map(StorageObject::decoded));
     let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
-    forms::hint(&built(), &waiting.build(), resource, action, &objects)
+    forms::hint(&built(), &waiting.build(), resource, action, objects)
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn deleted_pod_with_volumes_requeues() {
         let old = old.build();
         let objects = EventObjects::Pod { old: Some(&old), new: None };
         let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
-        forms::hint(&built(), &pod("p").claim("a").build(), resource, action, &objects)
+        forms::hint(&built(), &pod("p").claim("a").build(), resource, action, objects)
     };
     for (old, helps) in [
         (pod("q").claim("b").on("n"), true),
@@ -350,7 +350,7 @@ fn placed_pod_that_shares_a_claim_requeues() {
         let objects = EventObjects::Pod { old: None, new: Some(&new) };
         let (resource, action) = (EventResource::AssignedPod, ActionType::ADD);
         let waiting = pod("p").claim("a").volume(json!({ "ephemeral": {} })).build();
-        let hint_given = forms::hint(&built(), &waiting, resource, action, &objects);
+        let hint_given = forms::hint(&built(), &waiting, resource, action, objects);
         assert_eq!(hint_given, QueueingHint::queue_if(helps), "{:?}", new.spec.volumes);
     }
 }
@@ -389,13 +389,13 @@ fn deleted_claims_and_volumes_and_added_nodes_requeue() {
     ] {
         let gone = claim(name, json!({})).namespace(namespace).decoded();
         let objects = EventObjects::Other { old: Some(&gone), new: None };
-        let hint_given = harness.hint(&waiting().build(), &event, &objects);
+        let hint_given = harness.hint(&waiting().build(), &event, objects);
         assert_eq!(hint_given, Some(QueueingHint::queue_if(helps)), "{namespace} {name}");
     }
     let new = node("m").build();
     let objects = EventObjects::Node { old: None, new: Some(&new) };
     let (resource, action) = (EventResource::Node, ActionType::ADD);
-    let hint_given = forms::hint(&built(), &waiting().build(), resource, action, &objects);
+    let hint_given = forms::hint(&built(), &waiting().build(), resource, action, objects);
     assert_eq!(hint_given, QueueingHint::Queue);
 }
 
@@ -699,7 +699,7 @@ fn driver_that_is_installed_requeues_if_the_gate_is_on() {
         let objects = EventObjects::Other { old: Some(&old), new: Some(&new) };
         let action = ActionType::UPDATE;
         let waiting = pod("p").claim("a").build();
-        let hint = forms::hint(&plugin, &waiting, EventResource::CsiNode, action, &objects);
+        let hint = forms::hint(&plugin, &waiting, EventResource::CsiNode, action, objects);
         assert_eq!(hint == QueueingHint::Queue, gate);
     }
 }

@@ -1,13 +1,13 @@
 //! Queueing hints of PodTopologySpread for pods that a hard constraint rejected.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, ControllerKind, ControllerSelector, EventObjects,
-    EventResource, Handle, Node, Object, PluginBuilder, Pod, QueueingHint, Service,
+    ActionType, Cluster, ClusterEvent, ControllerKind, ControllerSelector, EventForPod,
+    EventResource, HintResult, Node, Object, PluginBuilder, Pod, Service,
 };
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys};
-use crate::hint::{self, queue_if};
+use crate::hint::queue_if;
 
 /// Registers the events of the plugin.
 pub(super) fn register(
@@ -33,17 +33,15 @@ pub(super) fn register(
     // Rule pod-topology-spread-default-selector-hint of docs/differences.toml: 1.36 does not
     // register these.
     plugin
-        .on_with_hint(any_change(EventResource::Service), |_, pod, objects, _| {
-            after_service_change(pod, objects)
+        .on_with_hint(any_change(EventResource::Service), |_, event| after_service_change(event))
+        .on_with_hint(any_change(EventResource::ReplicationController), |_, event| {
+            after_controller_change(ControllerKind::ReplicationController, event)
         })
-        .on_with_hint(any_change(EventResource::ReplicationController), |_, pod, objects, _| {
-            after_controller_change(ControllerKind::ReplicationController, pod, objects)
+        .on_with_hint(any_change(EventResource::ReplicaSet), |_, event| {
+            after_controller_change(ControllerKind::ReplicaSet, event)
         })
-        .on_with_hint(any_change(EventResource::ReplicaSet), |_, pod, objects, _| {
-            after_controller_change(ControllerKind::ReplicaSet, pod, objects)
-        })
-        .on_with_hint(any_change(EventResource::StatefulSet), |_, pod, objects, _| {
-            after_controller_change(ControllerKind::StatefulSet, pod, objects)
+        .on_with_hint(any_change(EventResource::StatefulSet), |_, event| {
+            after_controller_change(ControllerKind::StatefulSet, event)
         })
 }
 
@@ -53,18 +51,13 @@ impl PodTopologySpread {
     }
 
     /// Requeues if a pod starts or stops to count.
-    fn after_pod_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
+    fn after_pod_change(&self, event: EventForPod<'_>) -> HintResult {
         let some_constraint = |holds: &dyn Fn(&Constraint) -> bool| {
-            Ok::<_, String>(self.constraints_of(pod, handle.cluster)?.iter().any(holds))
+            Ok::<_, String>(self.constraints_of(event.pod, event.handle.cluster)?.iter().any(holds))
         };
-        let helps = match hint::pods(objects)? {
-            (Some(old), Some(new)) if new.uid == pod.uid => {
-                self.is_freed(old, new, handle.cluster)?
+        let helps = match event.objects.pods()? {
+            (Some(old), Some(new)) if new.uid == event.pod.uid => {
+                self.is_freed(old, new, event.handle.cluster)?
             }
             (Some(old), Some(new))
                 if is_placed_or_nominated(new) && may_count_otherwise(old, new) =>
@@ -72,7 +65,7 @@ impl PodTopologySpread {
                 some_constraint(&|own| counts_otherwise(own, old, new))?
             }
             (Some(other), None) | (None, Some(other))
-                if is_placed_or_nominated(other) || other.uid == pod.uid =>
+                if is_placed_or_nominated(other) || other.uid == event.pod.uid =>
             {
                 some_constraint(&|own| own.selects(other))?
             }
@@ -100,19 +93,14 @@ impl PodTopologySpread {
     }
 
     /// Requeues if a node starts or stops to count, changes its domain, or newly allows the pod.
-    fn after_node_change(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let nodes = hint::nodes(objects)?;
-        let constraints = self.constraints_of(pod, handle.cluster)?;
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let nodes = event.objects.nodes()?;
+        let constraints = self.constraints_of(event.pod, event.handle.cluster)?;
         let is_complete = |node: &Node| has_all_keys(&constraints, node);
         let helps = match nodes {
             (Some(old), Some(new)) => match (is_complete(old), is_complete(new)) {
                 (true, true) => {
-                    let moves = |own: &Constraint| changes_place(own, pod, old, new);
+                    let moves = |own: &Constraint| changes_place(own, event.pod, old, new);
                     old.taints != new.taints || constraints.iter().any(moves)
                 }
                 (was_complete, is_complete) => was_complete != is_complete,
@@ -151,7 +139,8 @@ fn changes_place(constraint: &Constraint, pod: &Pod, old: &Node, new: &Node) -> 
 }
 
 /// Requeues if a Service starts or stops to select the pod, or changes its selector.
-fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<QueueingHint, String> {
+fn after_service_change(event: EventForPod<'_>) -> HintResult {
+    let EventForPod { pod, objects, .. } = event;
     let (old, new) = objects.others()?;
     let selector = |service: Option<&Object>| {
         let service = service.filter(|service| *service.namespace() == pod.key.namespace)?;
@@ -162,11 +151,8 @@ fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<Queuein
 }
 
 /// Requeues if the selector of the pod's controller changes.
-fn after_controller_change(
-    kind: ControllerKind,
-    pod: &Pod,
-    objects: &EventObjects<'_>,
-) -> Result<QueueingHint, String> {
+fn after_controller_change(kind: ControllerKind, event: EventForPod<'_>) -> HintResult {
+    let EventForPod { pod, objects, .. } = event;
     let (old, new) = objects.others()?;
     let is_its_own = |object: &Object| {
         let own = pod.controller.as_ref().filter(|controller| controller.kind == kind);

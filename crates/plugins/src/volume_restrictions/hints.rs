@@ -2,32 +2,22 @@
 
 use std::sync::Arc;
 
-use framework::{EventObjects, Handle, Pod, PodVolume, QueueingHint};
+use framework::{EventForPod, HintResult, Pod, PodVolume};
 
 use super::{VolumeRestrictions, disks};
 use crate::hint;
 
 impl VolumeRestrictions {
-    pub(super) fn after_pod_deletion(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, _) = hint::pods(objects)?;
+    pub(super) fn after_pod_deletion(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, _) = event.objects.pods()?;
         // Rule volume-restrictions-disk-hint of docs/differences.toml: disks conflict across
         // namespaces.
-        let helps = |old: &Pod| disks::conflict(pod, old) || share_a_claim(pod, old);
+        let helps = |old: &Pod| disks::conflict(event.pod, old) || share_a_claim(event.pod, old);
         Ok(hint::queue_if(old.is_some_and(helps)))
     }
 
-    pub(super) fn after_claim_addition(
-        &self,
-        pod: &Pod,
-        objects: &EventObjects<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        hint::queue_on_claim(pod, objects, PodVolume::named_claim)
+    pub(super) fn after_claim_addition(&self, event: EventForPod<'_>) -> HintResult {
+        hint::queue_on_claim(event, PodVolume::named_claim)
     }
 }
 

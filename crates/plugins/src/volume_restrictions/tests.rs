@@ -217,7 +217,7 @@ fn deleted_pod_frees_its_disks_and_claims() {
         let (waiting, old) = (waiting.build(), old.on("n").build());
         let objects = EventObjects::Pod { old: Some(&old), new: None };
         let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
-        forms::hint(&built(), &waiting, resource, action, &objects)
+        forms::hint(&built(), &waiting, resource, action, objects)
     };
     let (wanting_disk, wanting_claim) = (pod("p").volume(disk()), pod("p").claim("data"));
     for (waiting, old, helps) in [
@@ -240,7 +240,7 @@ fn new_claim_requeues_pods_that_name_it() {
         let new = new.decoded();
         let objects = EventObjects::Other { old: None, new: Some(&new) };
         let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);
-        forms::hint(&built(), &waiting.build(), resource, action, &objects)
+        forms::hint(&built(), &waiting.build(), resource, action, objects)
     };
     let ephemeral = pod("p").volume(json!({ "ephemeral": {} }));
     for (waiting, new, helps) in [

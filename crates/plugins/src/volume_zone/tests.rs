@@ -152,7 +152,7 @@ fn hint(
     let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
     let (old, new) = (old.map(StorageObject::decoded), new.decoded());
     let objects = EventObjects::Other { old: old.as_ref(), new: Some(&new) };
-    forms::hint(&built(), &waiting.build(), resource, action, &objects)
+    forms::hint(&built(), &waiting.build(), resource, action, objects)
 }
 
 #[test]

@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use crate::{HandleParts, StorageObject};
 use framework::{
-    Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
-    Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, Node, NodeBits, NodeIx, PerNode, Plugin, Pod,
-    QueueingHint, Status, Verdicts,
+    Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventForPod, EventObjects,
+    EventResource, Filter, Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, Node, NodeBits, NodeIx, PerNode,
+    Plugin, Pod, QueueingHint, Status, Verdicts,
 };
 
 /// A plugin and a small cluster to run it against.
@@ -194,14 +194,13 @@ impl Harness {
         &self,
         pod: &Pod,
         event: &ClusterEvent,
-        objects: &EventObjects<'_>,
+        objects: EventObjects<'_>,
     ) -> Option<QueueingHint> {
         let registered = self.plugin.events.as_ref()?;
         let hints = registered.iter().filter(|registered| registered.event.matches(event));
-        let answers = hints.map(|registered| match &registered.hint {
-            None => QueueingHint::Queue,
-            Some(hint) => hint(pod, objects, &self.handle()).unwrap_or(QueueingHint::Queue),
-        });
+        let handle = self.handle();
+        let about = EventForPod::new(pod, objects, &handle);
+        let answers = hints.map(|own| own.evaluate_hint(about).unwrap_or(QueueingHint::Queue));
         answers.reduce(|a, b| if a == QueueingHint::Queue { a } else { b })
     }
 

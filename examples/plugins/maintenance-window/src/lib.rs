@@ -22,9 +22,9 @@ mod window;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, EventObjects,
-    EventResource, Filter, FilterScope, Gauge, Handle, NodeBits, NodeFields, NodeView, Plugin,
-    PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Registry, RegistryError, Status,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, EventForPod, EventResource,
+    Filter, FilterScope, Gauge, HintResult, NodeBits, NodeFields, NodeView, Plugin, PluginArgs,
+    PreFilter, PreFilterResult, QueueingHint, Registry, RegistryError, Status,
 };
 
 use window::Window;
@@ -101,14 +101,9 @@ impl MaintenanceWindow {
     /// Requeues a pod if some node was in the window and is now in none. `cluster` is the state
     /// after the change, so a node in another open window does not count. An invalid window
     /// rejected no node.
-    fn after_window_change(
-        &self,
-        _pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let cluster = handle.cluster;
-        let (old, _) = objects.others()?;
+    fn after_window_change(&self, event: EventForPod<'_>) -> HintResult {
+        let cluster = event.handle.cluster;
+        let (old, _) = event.objects.others()?;
         let old = old.and_then(|old| Window::read(&old.json()).ok()).filter(Window::is_open);
         let Some(old) = old else { return Ok(QueueingHint::Skip) };
         let mut free = cluster.nodes().clone();
@@ -122,14 +117,9 @@ impl MaintenanceWindow {
 
     /// Requeues a pod if a node outside all windows was added, or was relabelled and was in a
     /// window before.
-    fn after_node_change(
-        &self,
-        _pod: &Pod,
-        objects: &EventObjects<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<QueueingHint, String> {
-        let (old, Some(new)) = objects.nodes()? else { return Ok(QueueingHint::Skip) };
-        let (open, _) = self.open_windows(handle.cluster);
+    fn after_node_change(&self, event: EventForPod<'_>) -> HintResult {
+        let (old, Some(new)) = event.objects.nodes()? else { return Ok(QueueingHint::Skip) };
+        let (open, _) = self.open_windows(event.handle.cluster);
         let was_held = old.is_none_or(|old| holder(&open, old).is_some());
         Ok(QueueingHint::queue_if(was_held && holder(&open, new).is_none()))
     }

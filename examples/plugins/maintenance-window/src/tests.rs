@@ -1,4 +1,4 @@
-use framework::{Attempt, AttemptMut, CycleState, Metric, Node};
+use framework::{Attempt, AttemptMut, CycleState, EventObjects, Metric, Node};
 use serde_json::{Value, json};
 use testkit::{Harness, NodeBuilder, node, pod};
 
@@ -90,7 +90,7 @@ fn window_hint(old: Option<&Value>, new: Option<&Value>, others: &[Value]) -> Qu
     let decoded = |json: &Value| testkit::object(EventResource::Custom(KIND.into()), json.clone());
     let (old, new) = (old.map(decoded), new.map(decoded));
     let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
-    let hint = harness.hint(&pod("p").build(), &event, &objects);
+    let hint = harness.hint(&pod("p").build(), &event, objects);
     hint.unwrap_or(QueueingHint::Skip)
 }
 
@@ -128,7 +128,7 @@ fn pod_requeues_for_a_node_outside_all_windows() {
         let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE_NODE_LABEL };
         let event = ClusterEvent::new(EventResource::Node, action);
         let objects = EventObjects::Node { old, new: Some(new) };
-        harness.hint(&pod("p").build(), &event, &objects).unwrap()
+        harness.hint(&pod("p").build(), &event, objects).unwrap()
     };
     let (held, free) = (racked("a", "1").build(), racked("a", "2").build());
     assert_eq!(hint(None, &free), QueueingHint::Queue);

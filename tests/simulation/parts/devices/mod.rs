@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use framework::{
-    ActionType, Answer, Cluster, ClusterEvent, Command, CycleState, EventObjects, EventResource,
-    Handle, Object, ObjectKey, ObjectUpdate, Plugin, PluginArgs, Pod, PreBindInput, QueueingHint,
-    Status, Time, Uid, Write,
+    ActionType, Answer, Cluster, ClusterEvent, Command, CycleState, EventForPod, EventObjects,
+    EventResource, Handle, Object, ObjectKey, ObjectUpdate, Plugin, PluginArgs, Pod, PreBindInput,
+    QueueingHint, Status, Time, Uid, Write,
 };
 use plugins::dynamic_resources;
 use serde_json::{Value, json};
@@ -423,10 +423,9 @@ impl<'r> History<'r> {
         for member in self.members.iter().filter(|own| matches!(own.stage, Stage::Pending)) {
             let registered = self.plugin.events.iter().flatten();
             for registered in registered.filter(|own| own.event.matches(&event)) {
-                let queues = registered.hint.as_ref().is_none_or(|hint| {
-                    hint(&member.pod, &objects, &self.handle()) != Ok(QueueingHint::Skip)
-                });
-                if queues {
+                let handle = self.handle();
+                let about = EventForPod::new(&member.pod, objects, &handle);
+                if registered.evaluate_hint(about) != Ok(QueueingHint::Skip) {
                     self.woken.insert(member.pod.uid.clone());
                 }
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use framework::preemption::PreemptionProgress;
 use framework::{
-    ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventObjects, EventResource,
-    Filter, Handle, Level, NodeView, Plugin, PluginGates, Pod, PodKey, PreEnqueue, QueueSort,
-    QueuedEntity, QueuedPod, QueueingHint, Registry, Status, Time,
+    ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventForPod, EventObjects,
+    EventResource, Filter, Handle, HintResult, Level, NodeView, Plugin, PluginGates, Pod, PodKey,
+    PreEnqueue, QueueSort, QueuedEntity, QueuedPod, QueueingHint, Registry, Status, Time,
 };
 use testkit::{HandleParts, cluster, node, pod};
 
@@ -15,8 +15,6 @@ use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Probe, Span};
 use crate::profile::{PluginRef, Profiles, SchedulerProfile};
 use crate::queue::{Place, Plugins, Queue, QueueConfig};
-
-type Hint = Result<QueueingHint, String>;
 
 /// Sorts by priority, then by time. Panics for pods labelled `sort=trap`.
 struct Sort;
@@ -44,9 +42,9 @@ impl PreEnqueue for Gates {
 }
 
 impl Gates {
-    fn own_update(&self, pod: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
-        let own = matches!(objects, EventObjects::Pod { new: Some(new), .. } if new.uid == pod.uid);
-        Ok(if own { QueueingHint::Queue } else { QueueingHint::Skip })
+    fn own_update(&self, event: EventForPod<'_>) -> HintResult {
+        let (_, new) = event.objects.pods()?;
+        Ok(QueueingHint::queue_if(new.is_some_and(|new| new.uid == event.pod.uid)))
     }
 }
 
@@ -77,19 +75,19 @@ impl Filter for Rejector {
 
 impl Rejector {
     /// Returns Queue for the deletion of a pod labelled `frees=yes`.
-    fn room(&self, _: &Pod, objects: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
-        let EventObjects::Pod { old: Some(old), .. } = objects else {
+    fn room(&self, event: EventForPod<'_>) -> HintResult {
+        let EventObjects::Pod { old: Some(old), .. } = event.objects else {
             return Err("a deletion without the pod".to_owned());
         };
         let frees = old.labels.get("frees") == Some("yes");
         Ok(if frees { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
-    fn fails(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
+    fn fails(&self, _event: EventForPod<'_>) -> HintResult {
         Err("no idea".to_owned())
     }
 
-    fn panics(&self, _: &Pod, _: &EventObjects<'_>, _: &Handle<'_>) -> Hint {
+    fn panics(&self, _event: EventForPod<'_>) -> HintResult {
         panic!("the trap snaps")
     }
 }

@@ -1,6 +1,6 @@
 //! Plugins that answer from a script.
 
-use framework::{Attempt, AttemptMut, Dependence};
+use framework::{Attempt, AttemptMut, Dependence, EventForPod, HintResult};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framework::*;
@@ -29,7 +29,7 @@ impl Log {
     }
 }
 
-type Hint = fn(&Fake, &Pod, &EventObjects<'_>, &Handle<'_>) -> Result<QueueingHint, String>;
+type Hint = fn(&Fake, EventForPod<'_>) -> HintResult;
 
 /// What points that only listen answer.
 type Nothing = ();

@@ -43,8 +43,7 @@ impl PreEnqueue for Preempting {
 
 /// The plugin, which is no fake.
 pub(crate) fn preempting() -> Plugin {
-    let skip: fn(&Preempting, &Pod, &EventObjects<'_>, &Handle<'_>) -> _ =
-        |_, _, _, _| Ok(QueueingHint::Skip);
+    let skip: fn(&Preempting, EventForPod<'_>) -> _ = |_, _| Ok(QueueingHint::Skip);
     Plugin::new("Preempting", Preempting("Preempting".into()))
         .post_filter()
         .pod_group_post_filter()

@@ -1,27 +1,22 @@
 //! Queueing hints.
 
-use framework::{ActionType, EventObjects, EventResource, QueueingHint};
+use framework::{ActionType, EventForPod, EventObjects, EventResource, QueueingHint};
 use serde_json::json;
 
 use super::world::*;
 use crate::dynamic_resources::*;
 
-fn hint(
-    world: &World,
-    pod: &Pod,
-    kind: &EventResource,
-    objects: &EventObjects<'_>,
-) -> QueueingHint {
+fn hint(world: &World, pod: &Pod, kind: &EventResource, objects: EventObjects<'_>) -> QueueingHint {
     let events = world.plugin.events.as_ref().unwrap();
     let own = events.iter().find(|own| own.event.resource == *kind).unwrap();
-    own.hint.as_ref().unwrap()(pod, objects, &world.handle()).unwrap()
+    own.evaluate_hint(EventForPod::new(pod, objects, &world.handle())).unwrap()
 }
 
 fn after_claim(world: &World, pod: &Pod, old: Option<&Value>, new: Option<&Value>) -> QueueingHint {
     let [old, new] =
         [old, new].map(|json| Some(testkit::object(EventResource::ResourceClaim, json?.clone())));
     let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
-    hint(world, pod, &EventResource::ResourceClaim, &objects)
+    hint(world, pod, &EventResource::ResourceClaim, objects)
 }
 
 #[test]
@@ -97,7 +92,7 @@ fn generated_claims_wake_their_pod() {
         [(with("p", "made"), Queue), (with("p", "absent"), Skip), (with("q", "made"), Skip)]
     {
         let objects = EventObjects::Pod { old: Some(&waiting), new: Some(&new) };
-        assert_eq!(hint(&world, &waiting, &EventResource::Pod, &objects), expected);
+        assert_eq!(hint(&world, &waiting, &EventResource::Pod, objects), expected);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Cluster, EventObjects, Node, Pod, QueueingHint};
+use framework::{Cluster, EventForPod, EventObjects, Node, Pod, QueueingHint};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use testkit::{NodeBuilder, PodBuilder, SetJson, cluster, handle, node, object, pod};
@@ -17,13 +17,14 @@ fn ask(
     pod: &Pod,
     resource: EventResource,
     action: ActionType,
-    objects: &EventObjects<'_>,
+    objects: EventObjects<'_>,
     cluster: &Cluster,
 ) -> QueueingHint {
     let incoming = ClusterEvent::new(resource, action);
     let events = default_plugin().events.unwrap();
     let registered = events.iter().find(|registered| registered.event.matches(&incoming)).unwrap();
-    registered.hint.as_ref().unwrap()(pod, objects, &handle(cluster)).unwrap_or(QueueingHint::Queue)
+    let handle = handle(cluster);
+    registered.evaluate_hint(EventForPod::new(pod, objects, &handle)).unwrap_or(QueueingHint::Queue)
 }
 
 fn action<T>(old: Option<&T>, new: Option<&T>, update: ActionType) -> ActionType {
@@ -44,7 +45,7 @@ fn after_pod(
     let (old, new) = (old.as_ref(), new.as_ref());
     let action = action(old, new, ActionType::UPDATE_POD_LABEL);
     let objects = EventObjects::Pod { old, new };
-    ask(&pod.build(), EventResource::AssignedPod, action, &objects, cluster)
+    ask(&pod.build(), EventResource::AssignedPod, action, objects, cluster)
 }
 
 fn after_node(
@@ -56,7 +57,7 @@ fn after_node(
     let (old, new) = (old.map(NodeBuilder::build), new.map(NodeBuilder::build));
     let (old, new) = (old.as_ref(), new.as_ref());
     let action = action(old, new, ActionType::UPDATE_NODE_LABEL);
-    ask(&pod.build(), EventResource::Node, action, &EventObjects::Node { old, new }, cluster)
+    ask(&pod.build(), EventResource::Node, action, EventObjects::Node { old, new }, cluster)
 }
 
 fn after_namespace(
@@ -68,7 +69,7 @@ fn after_namespace(
     let [old, new] = [old, new].map(|json| Some(object(EventResource::Namespace, json?)));
     let (old, new) = (old.as_ref(), new.as_ref());
     let action = action(old, new, ActionType::UPDATE);
-    ask(&pod.build(), EventResource::Namespace, action, &EventObjects::Other { old, new }, cluster)
+    ask(&pod.build(), EventResource::Namespace, action, EventObjects::Other { old, new }, cluster)
 }
 
 fn app(name: &str) -> PodBuilder {
@@ -301,13 +302,13 @@ fn answer(pod: &Pod, event: &Event, cluster: &Cluster) -> QueueingHint {
             let (old, new) = (old.as_ref(), new.as_ref());
             let action = action(old, new, ActionType::UPDATE_POD_LABEL);
             let objects = EventObjects::Pod { old, new };
-            ask(pod, EventResource::AssignedPod, action, &objects, cluster)
+            ask(pod, EventResource::AssignedPod, action, objects, cluster)
         }
         Event::Node(old, new) => {
             let [old, new] = [old, new].map(|node| Some(Node::from_api(node.as_deref()?).0));
             let (old, new) = (old.as_ref(), new.as_ref());
             let action = action(old, new, ActionType::UPDATE_NODE_LABEL);
-            ask(pod, EventResource::Node, action, &EventObjects::Node { old, new }, cluster)
+            ask(pod, EventResource::Node, action, EventObjects::Node { old, new }, cluster)
         }
         Event::Namespace(old, new) => {
             let decoded = |json: &Value| object(EventResource::Namespace, json.clone());
@@ -315,7 +316,7 @@ fn answer(pod: &Pod, event: &Event, cluster: &Cluster) -> QueueingHint {
             let (old, new) = (old.as_ref(), new.as_ref());
             let action = action(old, new, ActionType::UPDATE);
             let objects = EventObjects::Other { old, new };
-            ask(pod, EventResource::Namespace, action, &objects, cluster)
+            ask(pod, EventResource::Namespace, action, objects, cluster)
         }
     }
 }

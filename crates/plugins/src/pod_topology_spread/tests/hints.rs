@@ -23,7 +23,7 @@ fn after_pod(waiting: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHin
         _ => ActionType::UPDATE,
     };
     let objects = EventObjects::Pod { old, new };
-    forms::hint(&built(json!({})), waiting, EventResource::AssignedPod, action, &objects)
+    forms::hint(&built(json!({})), waiting, EventResource::AssignedPod, action, objects)
 }
 
 fn after_node(waiting: &Pod, old: Option<&Node>, new: Option<&Node>) -> QueueingHint {
@@ -33,7 +33,7 @@ fn after_node(waiting: &Pod, old: Option<&Node>, new: Option<&Node>) -> Queueing
         _ => ActionType::UPDATE_NODE_LABEL,
     };
     let objects = EventObjects::Node { old, new };
-    forms::hint(&built(json!({})), waiting, EventResource::Node, action, &objects)
+    forms::hint(&built(json!({})), waiting, EventResource::Node, action, objects)
 }
 
 fn deleted(pod: &mut api::Pod) {
@@ -154,7 +154,7 @@ fn changed_selector_of_hard_default_constraints_requeues() {
         let [old, new] = [old, new].map(|json| json.map(decoded));
         let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
-        forms::hint(&hard_defaults(), &waiting.clone().build(), kind, action, &objects)
+        forms::hint(&hard_defaults(), &waiting.clone().build(), kind, action, objects)
     };
     let object = |namespace: &str, name: &str, selector: Value| {
         let metadata = json!({"namespace": namespace, "name": name});

@@ -23,7 +23,7 @@ fn answer_to(
         .build();
     let [old, new] = [old, new].map(|json| Some(object(resource.clone(), json?.clone())));
     let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
-    forms::hint(&plugin_of(json!({})), &pod, resource, action, &objects)
+    forms::hint(&plugin_of(json!({})), &pod, resource, action, objects)
 }
 
 #[track_caller]
@@ -147,7 +147,7 @@ fn hint_in_cluster(
     is_bound: bool,
     resource: EventResource,
     action: ActionType,
-    objects: &EventObjects<'_>,
+    objects: EventObjects<'_>,
 ) -> QueueingHint {
     let data = match is_bound {
         true => bound_claim("data", "pv"),
@@ -181,7 +181,7 @@ fn changed_or_deleted_driver_requeues_claims_it_provisions() {
         let decoded = |json: &Value| object(EventResource::CsiDriver, json.clone());
         let (from, to) = (decoded(&old), new.as_ref().map(decoded));
         let objects = EventObjects::Other { old: Some(&from), new: to.as_ref() };
-        let answer = hint_in_cluster(is_bound, EventResource::CsiDriver, action, &objects);
+        let answer = hint_in_cluster(is_bound, EventResource::CsiDriver, action, objects);
         assert_eq!(answer, QueueingHint::queue_if(queue), "{old} {new:?} {is_bound}");
     }
 }
@@ -204,7 +204,7 @@ fn deleted_pod_that_never_ran_with_claims_requeues() {
         let gone = if has_run { gone.started(1).build() } else { gone.build() };
         let objects = EventObjects::Pod { old: Some(&gone), new: None };
         let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
-        let answer = hint_in_cluster(is_bound, resource, action, &objects);
+        let answer = hint_in_cluster(is_bound, resource, action, objects);
         let expected = QueueingHint::queue_if(queue);
         assert_eq!(answer, expected, "{namespace}/{claim:?} {has_run} {is_bound}");
     }
