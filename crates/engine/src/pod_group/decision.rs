@@ -124,7 +124,10 @@ pub(crate) fn decide(
     world: &mut World,
     cx: &mut Context<'_>,
 ) -> PodGroupDecision {
-    let ended = world.tentatively(cx, |world, cx| place_members(question, decider, world, cx));
+    let ended = world.tentatively(cx, |world, cx| {
+        let found = find(question, decider, world, cx);
+        if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
+    });
     let mut found = ended.value;
     let commands = std::mem::take(&mut found.commands);
     if found.status.is_success() {
@@ -133,20 +136,9 @@ pub(crate) fn decide(
     found.decision(question.members.len(), ended.reservations)
 }
 
-/// Places the members inside a savepoint. If enough fit, they stay; otherwise the world is as
-/// before.
-pub(super) fn place_members(
-    question: PodGroupQuestion<'_>,
-    decider: &mut Decider,
-    world: &mut Tentative<'_>,
-    cx: &mut Context<'_>,
-) -> Ending<Findings> {
-    let found = find(question, decider, world, cx);
-    if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
-}
-
-/// Places the members of a group, if enough of them fit.
-fn find(
+/// Places the members of a group, if enough of them fit. If not, some of them may be placed, and
+/// the savepoint has to be undone.
+pub(super) fn find(
     question: PodGroupQuestion<'_>,
     decider: &mut Decider,
     world: &mut Tentative<'_>,

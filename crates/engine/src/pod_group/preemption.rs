@@ -8,7 +8,7 @@ use framework::{
     PodGroupPostFilterResult, PodGroupTrial, QueuedPod, Status, Uid,
 };
 
-use super::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, place_members};
+use super::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, find};
 use crate::context::Context;
 use crate::cycle::{Panics, Question};
 use crate::decide::Decider;
@@ -121,13 +121,15 @@ impl Trial<'_, '_, '_> {
     /// Decides about the group. The members stay on their nodes if `keeps` is set and enough fit.
     fn run(&mut self, keeps: bool) -> Result<Vec<MemberNomination>, Status> {
         let Self { question, decider, world, cx, .. } = self;
-        let placing =
-            world.tentatively(cx, |world, cx| match place_members(*question, decider, world, cx) {
-                Ending::Keep(placing) if !keeps => Ending::Undo(placing),
-                ending => ending,
-            });
-        placing.status.ok()?;
-        let members = question.members.iter().zip(placing.members);
+        let found = world.tentatively(cx, |world, cx| {
+            let found = find(*question, decider, world, cx);
+            match keeps && found.status.is_success() {
+                true => Ending::Keep(found),
+                false => Ending::Undo(found),
+            }
+        });
+        found.status.ok()?;
+        let members = question.members.iter().zip(found.members);
         let nomination = |(member, decision): (&QueuedPod, MemberDecision)| match decision {
             MemberDecision::Fits(choice) => Some(MemberNomination {
                 pod: member.pod.key.clone(),
