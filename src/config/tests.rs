@@ -1,6 +1,6 @@
 //! The configuration from text to profiles.
 
-use framework::{ExtensionPoint, PluginGates, Registry};
+use framework::{ExtensionPoint, Level, Registry};
 use serde_json::json;
 
 use super::*;
@@ -314,18 +314,18 @@ profiles:
 
 #[test]
 fn default_preemption_makes_room_for_groups_with_its_gate_unless_it_is_disabled() {
-    let plugins = |gate: bool, body: &str| {
-        let gates = PluginGates { workload_aware_preemption: gate, ..PluginGates::default() };
-        let registry = plugins::registry().with_gates(gates);
-        let built = configuration(body).build_profiles(&registry).unwrap();
+    let plugins = |gates: &str, body: &str| {
+        let gates = Gates::at(Level::V1_37).with_flags([gates]).unwrap();
+        let config = load(&format!("{HEAD}{body}"), &gates).unwrap().config;
+        let built = config.build_profiles(&plugins::registry()).unwrap();
         let profile = built.get("default-scheduler").unwrap().clone();
         profile.plugins_at(ExtensionPoint::PodGroupPostFilter).len()
     };
     let disabled =
         "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: DefaultPreemption}]}}}]";
-    assert_eq!(plugins(true, ""), 1);
-    assert_eq!(plugins(true, disabled), 0);
-    assert_eq!(plugins(false, ""), 0);
+    assert_eq!(plugins("GenericWorkload=true", ""), 1);
+    assert_eq!(plugins("GenericWorkload=true", disabled), 0);
+    assert_eq!(plugins("GenericWorkload=false", ""), 0);
 }
 
 #[test]

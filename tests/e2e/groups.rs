@@ -134,7 +134,8 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
         cluster.create_members("second", 40).await;
         let condition = cluster.group_condition("second", "Unschedulable").await;
         let text = "pod group is unschedulable, minCount (40) cannot be satisfied: 24 scheduled, 15 \
-                    remaining";
+                    remaining, pod group preemption: No preemption victims found for incoming \
+                    preemptor";
         assert_eq!(condition["message"], text, "{condition}");
         cluster.has_condition("second-0", text).await;
         daemon.counts("scheduler_pending_pods{queue=\"unschedulable\"}", 40.0).await;
