@@ -256,7 +256,7 @@ impl Queues {
                        that rejected it.",
                 page: "updated every five seconds; counts the pods that are queued, so it does not \
                        leak. `plugin=\"PodGroups\"` has the [members of \
-                       groups](operations.md#pods-of-groups) that are gated",
+                       groups](groups.md) that are gated",
                 ..BETA
             }),
             in_flight: table.gauges(Declaration {
