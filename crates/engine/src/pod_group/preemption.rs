@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use framework::preemption::Pause;
 use framework::{
     Code, Commands, ExtensionPoint, Handle, MemberNomination, NodeIx, Pod, PodGroupKey,
     PodGroupPostFilterResult, PodGroupTrial, QueuedPod, Status, Uid,
@@ -27,14 +28,22 @@ pub(crate) fn make_room(
     world: &mut World,
     cx: &mut Context<'_>,
 ) {
+    let Some(uid) = world.pod_group(question.group).map(|known| known.uid.clone()) else { return };
     if decision.status.code() != Code::Unschedulable {
-        return;
+        return world.note_trial(&uid, &decision.status, cx.now);
     }
     let profile = question.profile;
+    if profile.pod_group_post_filter.is_empty() {
+        return;
+    }
+    if let Some(pause) = world.preemptions().fruitless().pause_of_trials(&uid, cx.now) {
+        decision.status = std::mem::take(&mut decision.status).and(paused(&pause));
+        return;
+    }
     let span = Span::Point(ExtensionPoint::PodGroupPostFilter.into(), &profile.scheduler_name);
     for place in 0..profile.pod_group_post_filter.len() {
         cx.probe.start(span);
-        let result = run_plugin(place, question, decider, world, cx);
+        let Tried { result, has_decided } = run_plugin(place, question, decider, world, cx);
         cx.probe.stop(span, result.code());
         let PodGroupPostFilterResult { nominations, status, found } = result;
         let code = status.code();
@@ -47,7 +56,12 @@ pub(crate) fn make_room(
         }
         match code {
             Code::Success => decision.nominations = Some(nominations),
-            Code::Unschedulable | Code::Pending => continue,
+            Code::Unschedulable | Code::Pending => {
+                if has_decided {
+                    world.note_trial(&uid, &status, cx.now);
+                }
+                continue;
+            }
             Code::UnschedulableAndUnresolvable => {}
             _ => {
                 decision.status = status;
@@ -58,6 +72,17 @@ pub(crate) fn make_room(
     }
 }
 
+/// The reason of a group that is not tried without victims for a while.
+///
+/// Rule trials-of-groups-pause of docs/differences.toml.
+fn paused(pause: &Pause) -> String {
+    let Pause { preemptions, until, .. } = pause;
+    format!(
+        "pod group preemption: {preemptions} trials have found no victims, paused until {}",
+        until.floor_to_second()
+    )
+}
+
 /// Runs one of the plugins. Its trial leaves nothing but commands.
 fn run_plugin(
     place: usize,
@@ -65,7 +90,7 @@ fn run_plugin(
     decider: &mut Decider,
     world: &mut World,
     cx: &mut Context<'_>,
-) -> PodGroupPostFilterResult {
+) -> Tried {
     let plugin = &question.profile.pod_group_post_filter[place];
     let span = Span::Plugin(ExtensionPoint::PodGroupPostFilter.into(), &plugin.name);
     let (commands, mut panics) = (Commands::default(), Panics::default());
@@ -80,20 +105,26 @@ fn run_plugin(
             taken_off: HashMap::new(),
             placed: Vec::new(),
             by_node: HashMap::new(),
+            has_decided: false,
         };
-        Ending::Undo(catch_panic(&plugin.name, &mut panics, || {
+        let result = catch_panic(&plugin.name, &mut panics, || {
             plugin.plugin.pod_group_post_filter(&mut trial)
-        }))
+        });
+        Ending::Undo((result, trial.has_decided))
     });
-    cx.probe.stop(span, ended.value.code());
+    let (result, has_decided) = ended.value;
+    cx.probe.stop(span, result.code());
     panics.report(cx.probe);
-    match ended.value {
-        Ok(result) => {
-            world.commands().append(commands);
-            result
-        }
-        Err(status) => status.into(),
+    if result.is_ok() {
+        world.commands().append(commands);
     }
+    Tried { result: result.unwrap_or_else(PodGroupPostFilterResult::from), has_decided }
+}
+
+/// The answer of a plugin, and whether the group was decided for it.
+struct Tried {
+    result: PodGroupPostFilterResult,
+    has_decided: bool,
 }
 
 /// A trial inside a savepoint.
@@ -109,6 +140,8 @@ struct Trial<'t, 'w, 'c> {
     placed: Vec<Placed>,
     /// The places of these members in the list, by node. Never iterated.
     by_node: HashMap<NodeIx, Vec<usize>>,
+    /// Whether the plugin has let the group be decided.
+    has_decided: bool,
 }
 
 /// A member on its node.
@@ -120,6 +153,7 @@ struct Placed {
 impl Trial<'_, '_, '_> {
     /// Decides about the group. The members stay on their nodes if `keeps` is set and enough fit.
     fn run(&mut self, keeps: bool) -> Result<Vec<MemberNomination>, Status> {
+        self.has_decided = true;
         let Self { question, decider, world, cx, .. } = self;
         let found = world.tentatively(cx, |world, cx| {
             let found = find(*question, decider, world, cx);

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use framework::preemption::PreemptionProgress;
 use framework::{
-    ActionType, Cluster, Commands, Handle, NominatingInfo, PendingPods, Pod, PodKey, PodPool,
-    QueuedEntity, QueuedPod, Time, Uid, WaitingPod, WaitingPods, WallOffset,
+    ActionType, Cluster, Code, Commands, Handle, NominatingInfo, PendingPods, Pod, PodKey, PodPool,
+    QueuedEntity, QueuedPod, Status, Time, Uid, WaitingPod, WaitingPods, WallOffset,
 };
 
 pub(crate) use self::change_log::LogReader;
@@ -330,6 +330,16 @@ impl World {
     /// Notes that no pod was evicted for a preemptor after all.
     pub(crate) fn call_off_preemption(&mut self, preemptor: &Uid) {
         self.preemptions.fruitless_mut().call_off(preemptor);
+    }
+
+    /// Notes what came of a group: whether it was placed, or a trial of it has found no victims.
+    pub(crate) fn note_trial(&mut self, group: &Uid, status: &Status, now: Time) {
+        let fruitless = self.preemptions.fruitless_mut();
+        match status.code() {
+            Code::Success => fruitless.forget_trials(group),
+            Code::Unschedulable => fruitless.trial_failed(group, now),
+            _ => {}
+        }
     }
 
     /// Notes that a preemptor is bound to a node, or gone.

@@ -124,6 +124,25 @@ fn gang_evicts_the_least_important_pods_that_make_room_for_it() {
 }
 
 #[test]
+fn trials_of_a_gang_that_cannot_fit_pause_and_the_gang_is_decided_meanwhile() {
+    let mut world = four_pods();
+    gang(&mut world, "g", 20);
+    members(&mut world, "g", 20);
+    for number in 2..7 {
+        world.run_for(15);
+        world.node(node(&format!("n{number}")).allocatable("cpu", "1"));
+    }
+    world.run_for(1);
+    let texts = conditions(&world);
+    let is_pause = |text: &String| text.contains("5 trials have found no victims, paused until");
+    assert!(texts.iter().any(is_pause), "{texts:?}");
+    world.node(node("large").allocatable("cpu", "16"));
+    world.run_for(15);
+    assert_eq!(places(&world, "g", 20), ["placed"; 20]);
+    assert_eq!(world.evictions(), [""; 0]);
+}
+
+#[test]
 fn gang_that_would_not_fit_evicts_no_pod() {
     let mut world = four_pods();
     gang(&mut world, "g", 5);

@@ -33,6 +33,8 @@ pub struct FruitlessPreemptions {
     longest_pause: Duration,
     preemptors: BTreeMap<Uid, Preemptor>,
     nodes: BTreeMap<Arc<str>, Contested>,
+    /// The trials that have found no victims, by the UID of the PodGroup.
+    trials: BTreeMap<Uid, Tally>,
 }
 
 /// A pending pod for which pods have been evicted.
@@ -60,8 +62,8 @@ struct Tally {
 
 impl Default for FruitlessPreemptions {
     fn default() -> Self {
-        let (preemptors, nodes) = (BTreeMap::new(), BTreeMap::new());
-        Self { longest_pause: LONGEST_PAUSE, preemptors, nodes }
+        let (preemptors, nodes, trials) = Default::default();
+        Self { longest_pause: LONGEST_PAUSE, preemptors, nodes, trials }
     }
 }
 
@@ -155,6 +157,24 @@ impl FruitlessPreemptions {
         let known = self.nodes.entry(node).or_insert(fresh);
         known.priority = known.priority.max(priority);
         known.preemptions.add(now);
+    }
+
+    /// Records a trial of a group that does not fit, whatever pods are evicted. It costs as much as
+    /// many decisions, so the fourth and later ones are followed by a pause.
+    pub fn trial_failed(&mut self, group: &Uid, now: Time) {
+        let longest = self.longest_pause;
+        self.trials.retain(|_, known| now < known.pause_ends(longest) + FORGOTTEN_AFTER);
+        self.trials.entry(group.clone()).or_default().add(now);
+    }
+
+    /// Forgets the trials of a group that was placed, or for which pods are evicted.
+    pub fn forget_trials(&mut self, group: &Uid) {
+        self.trials.remove(group);
+    }
+
+    /// Returns the pause in the trials of a group.
+    pub fn pause_of_trials(&self, group: &Uid, now: Time) -> Option<Pause> {
+        self.trials.get(group)?.pause(self.longest_pause, None, now)
     }
 
     /// Returns the pause of this pod, if it is paused.
