@@ -10,6 +10,7 @@ pub mod authentication;
 pub mod authorization;
 mod claim_status;
 pub mod controllers;
+mod conversion;
 mod custom;
 pub mod defaults;
 pub mod devices;

@@ -190,13 +190,23 @@ impl Resource {
     }
 
     /// Returns the resource under which its objects are stored: both groups of Events share one
-    /// collection.
+    /// collection, and so do both versions of PodGroups.
     pub fn storage(&'static self) -> &'static Self {
-        if *self == *EVENTS_V1 { EVENTS } else { self }
+        match self {
+            _ if *self == *EVENTS_V1 => EVENTS,
+            _ if *self == *PODGROUPS => PODGROUPS,
+            _ => self,
+        }
+    }
+
+    /// Whether its objects are stored in another group or version.
+    pub(crate) fn is_converted(&'static self) -> bool {
+        let storage = self.storage();
+        (storage.group, storage.version) != (self.group, self.version)
     }
 }
 
-/// Resources are equal if their groups and names are; versions of a custom resource are equal.
+/// Resources are equal if their groups and names are; versions of a resource are equal.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         (self.plural, self.group) == (other.plural, other.group)
@@ -210,10 +220,15 @@ pub fn resource(group: &str, plural: &str) -> Option<&'static Resource> {
     ALL.iter().copied().find(|resource| resource.plural == plural && resource.group == group)
 }
 
+/// Returns every resource in every version that is served.
+pub fn in_all_versions() -> impl Iterator<Item = &'static Resource> {
+    ALL.iter().copied().chain([PODGROUPS_V1ALPHA2])
+}
+
 /// Returns the resource whose objects have this `apiVersion` and `kind`.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ALL.iter().copied().find(|resource| {
+    in_all_versions().find(|resource| {
         resource.kind == kind && resource.group == group && resource.version == version
     })
 }
@@ -303,7 +318,8 @@ macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
         $($(#[$doc])* pub static $name: &Resource = &$resource;)*
 
-        /// Every resource, by group in the order of discovery and by name.
+        /// Every resource in the version that is stored, by group in the order of discovery and
+        /// by name.
         pub static ALL: &[&Resource] = &[$($name),*];
     };
 }
@@ -439,7 +455,7 @@ resources! {
     VOLUMEATTRIBUTESCLASSES = Resource::of(kinds::VOLUME_ATTRIBUTES_CLASS)
         .short(&["vac"]).returned();
 
-    /// PodGroups, in the version of Kubernetes 1.37.
+    /// PodGroups, in the version of Kubernetes 1.37 ([that of 1.36](PODGROUPS_V1ALPHA2)).
     PODGROUPS = Resource::of(kinds::POD_GROUP).in_version("v1beta1").with(&[STATUS]).counted();
     /// PriorityClasses.
     PRIORITYCLASSES = Resource::of(kinds::PRIORITY_CLASS).short(&["pc"]).counted();
@@ -476,6 +492,11 @@ resources! {
         ]);
 }
 
+/// [PodGroups](PODGROUPS) in the version of Kubernetes 1.36, which an API server serves if this
+/// alpha version is enabled.
+pub static PODGROUPS_V1ALPHA2: &Resource =
+    &Resource::of(kinds::POD_GROUP).with(&[STATUS]).counted();
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,8 +517,15 @@ mod tests {
     }
 
     #[test]
-    fn both_groups_of_events_share_one_collection() {
+    fn both_groups_of_events_and_both_versions_of_pod_groups_share_one_collection() {
         assert_eq!(EVENTS_V1.storage(), EVENTS);
-        assert_eq!(PODS.storage(), PODS);
+        assert_eq!(PODGROUPS_V1ALPHA2.storage().version, "v1beta1");
+        for (resource, is_converted) in
+            [(EVENTS_V1, true), (PODGROUPS_V1ALPHA2, true), (PODGROUPS, false), (PODS, false)]
+        {
+            assert_eq!(resource.is_converted(), is_converted, "{}", resource.qualified());
+        }
+        let alpha = of_kind("scheduling.k8s.io/v1alpha2", "PodGroup").unwrap();
+        assert_eq!(alpha.version, "v1alpha2");
     }
 }

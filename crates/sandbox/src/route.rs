@@ -42,7 +42,9 @@ impl Route {
             _ => ("", rest),
         };
         let [plural, rest @ ..] = rest else { return None };
-        let built_in = resources::resource(group, plural);
+        let built_in = resources::in_all_versions().find(|resource| {
+            resource.plural == *plural && resource.group == group && resource.version == version
+        });
         let resource = built_in.or_else(|| custom.find(group, version, plural))?;
         let (name, subresource) = match rest {
             [] => ("", ""),
@@ -55,7 +57,7 @@ impl Route {
             false => !namespace.is_empty(),
         };
         let unknown = !subresource.is_empty() && resource.subresource(subresource).is_none();
-        if resource.version != version || misplaced || unknown {
+        if misplaced || unknown {
             return None;
         }
         Some(Self {
@@ -108,6 +110,8 @@ mod tests {
             ("/api/v1/namespaces/ns/nodes/n", None),
             ("/api/v1/namespaces/ns/pods/p/nope", None),
             ("/apis/apps/v2/replicasets", None),
+            ("/apis/scheduling.k8s.io/v1alpha2/podgroups", Some(("podgroups", "", "", ""))),
+            ("/apis/scheduling.k8s.io/v1alpha1/podgroups", None),
             ("/api/v1", None),
             ("/healthz", None),
         ];

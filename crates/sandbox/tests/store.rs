@@ -640,3 +640,64 @@ fn resize_changes_only_cpu_and_memory() {
     wanted["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = json!("1Gi");
     assert_eq!(send(&mut store, "PUT", &format!("{target}/resize"), &wanted).status, 422);
 }
+
+#[test]
+fn pod_groups_are_served_in_both_versions() {
+    const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+    const BETA: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+    let mut store = store();
+    let groups = get(&mut store, "/apis/scheduling.k8s.io");
+    assert_eq!(
+        groups["versions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|own| &own["version"])
+            .collect::<Vec<_>>(),
+        ["v1", "v1beta1", "v1alpha2"]
+    );
+    let listed = get(&mut store, "/apis/scheduling.k8s.io/v1alpha2");
+    let listed: Vec<_> = listed["resources"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        listed.iter().map(|own| &own["name"]).collect::<Vec<_>>(),
+        ["podgroups", "podgroups/status"]
+    );
+
+    let watch = open_watch(&mut store, &format!("{ALPHA}?watch=true&allowWatchBookmarks=true"));
+    store.frames(watch, NOW);
+    let policy = json!({"gang": {"minCount": 2}});
+    let group = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": policy, "disruptionMode": "PodGroup"},
+    });
+    let created = send(&mut store, "POST", ALPHA, &group);
+    assert_eq!((created.status, &body(&created)["spec"]), (201, &group["spec"]));
+    assert_eq!(send(&mut store, "POST", BETA, &group).status, 400);
+
+    let condition = json!({"type": "PodGroupScheduled", "status": "False", "reason": "R"});
+    let patch = json!({"status": {"conditions": [condition]}});
+    let patched = send(&mut store, "PATCH", &format!("{ALPHA}/g/status"), &patch);
+    assert_eq!(body(&patched)["apiVersion"], "scheduling.k8s.io/v1alpha2");
+    let of_beta = get(&mut store, &format!("{BETA}/g"));
+    assert_eq!(of_beta["apiVersion"], "scheduling.k8s.io/v1beta1");
+    assert_eq!(of_beta["spec"]["disruptionMode"], json!({"all": {}}));
+    assert_eq!(of_beta["spec"]["schedulingPolicy"], policy);
+    assert_eq!(of_beta["status"]["conditions"], json!([condition]));
+    assert_eq!(of_beta["metadata"]["generation"], 1);
+
+    let replaced = body(&send(&mut store, "PUT", &format!("{ALPHA}/g"), &group));
+    assert_eq!((&replaced["spec"], &replaced["status"]), (&group["spec"], &of_beta["status"]));
+    let list = get(&mut store, ALPHA);
+    assert_eq!(list["apiVersion"], "scheduling.k8s.io/v1alpha2");
+    assert_eq!(list["items"][0]["spec"], group["spec"]);
+    assert_eq!(list["items"][0].get("kind"), None);
+    send(&mut store, "DELETE", &format!("{ALPHA}/g"), &Value::Null);
+    let frames = store.frames(watch, NOW);
+    assert_eq!(events(&frames), ["ADDED g", "MODIFIED g", "DELETED g"]);
+    for line in &frames.lines {
+        let frame: Value = serde_json::from_slice(line).unwrap();
+        assert_eq!(frame["object"]["apiVersion"], "scheduling.k8s.io/v1alpha2");
+        assert_eq!(frame["object"]["spec"], group["spec"]);
+    }
+    assert!(names(&get(&mut store, BETA)).is_empty());
+}

@@ -22,7 +22,7 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 impl Store {
     /// Returns every served resource, each version of custom ones, built-in ones first.
     pub fn resources(&self) -> impl Iterator<Item = &'static Resource> + '_ {
-        resources::ALL.iter().copied().chain(self.custom.iter())
+        resources::in_all_versions().chain(self.custom.iter())
     }
 
     /// Returns the resource whose objects have this `apiVersion` and `kind`.

@@ -1,6 +1,5 @@
 //! Representations of objects in answers: objects, metadata or tables, as JSON, YAML or protobuf.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use super::collection::Stored;
 use super::encoding;
 use super::list::Page;
 use crate::api::{Request, Response};
-use crate::events;
+use crate::conversion;
 use crate::metadata;
 use crate::protobuf;
 use crate::resources::{EVENTS_V1, Resource};
@@ -112,7 +111,7 @@ impl Representation {
                 let api_version = resource.api_version();
                 protobuf::object(&api_version, resource.kind, stored.message(resource)).into()
             }
-            Shape::Object if self.format == Format::Json && resource == resource.storage() => {
+            Shape::Object if self.format == Format::Json && !resource.is_converted() => {
                 let mut bytes = Vec::with_capacity(stored.body().len() + 64);
                 encoding::write_object(&mut bytes, resource, stored.body());
                 bytes.into()
@@ -135,7 +134,7 @@ impl Representation {
         now: Time,
         with_headers: bool,
     ) -> Value {
-        let object = served(resource, object);
+        let object = conversion::served(resource, object);
         match self.shape {
             Shape::Object => object.into_owned(),
             Shape::Metadata => partial(&object),
@@ -153,7 +152,7 @@ impl Representation {
                 let items = page.items.iter().map(|stored| &**stored.message(resource));
                 protobuf::list(resource, &page.metadata(), items)
             }
-            Shape::Object if self.format == Format::Json && resource == resource.storage() => {
+            Shape::Object if self.format == Format::Json && !resource.is_converted() => {
                 list_of_bodies(resource, page)
             }
             _ => self.value(&self.list_value(resource, page, now)),
@@ -162,7 +161,7 @@ impl Representation {
 
     fn list_value(self, resource: &'static Resource, page: &Page, now: Time) -> Value {
         let objects: Vec<_> =
-            page.items.iter().map(|stored| served(resource, &stored.object)).collect();
+            page.items.iter().map(|stored| conversion::served(resource, &stored.object)).collect();
         let (kind, api_version, items): (_, _, Vec<Value>) = match self.shape {
             Shape::Table(include) => {
                 let objects: Vec<&Value> = objects.iter().map(AsRef::as_ref).collect();
@@ -202,7 +201,7 @@ impl Representation {
             Shape::Object if self.format == Format::Protobuf => {
                 protobuf::frame(event, &self.object(resource, stored, line.now))
             }
-            Shape::Object if resource == resource.storage() => {
+            Shape::Object if !resource.is_converted() => {
                 let body = stored.body();
                 let mut bytes = Vec::with_capacity(body.len() + 64);
                 encoding::write_object(&mut bytes, resource, body);
@@ -299,19 +298,6 @@ fn offer(range: &str, include: IncludeObject) -> Option<Representation> {
         _ => return None,
     };
     Some(Representation { shape, format })
-}
-
-/// Converts an object to the requested group and version.
-fn served<'a>(resource: &'static Resource, object: &'a Value) -> Cow<'a, Value> {
-    if resource == EVENTS_V1 {
-        Cow::Owned(events::from_core(object))
-    } else if resource.custom.is_some() {
-        let mut object = object.clone();
-        metadata::set_kind(&mut object, resource);
-        Cow::Owned(object)
-    } else {
-        Cow::Borrowed(object)
-    }
 }
 
 fn partial(object: &Value) -> Value {

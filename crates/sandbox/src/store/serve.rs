@@ -18,11 +18,11 @@ use crate::claim_status::Writer;
 use crate::metadata;
 use crate::patch;
 use crate::protobuf;
-use crate::resources::{EVENTS_V1, LEASES, NAMESPACES, Resource};
+use crate::resources::{LEASES, NAMESPACES, Resource};
 use crate::route::Route;
 use crate::selector::selected_name;
 use crate::status::{Cause, Status};
-use crate::{discovery, events, subresources};
+use crate::{conversion, discovery, subresources};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
@@ -158,7 +158,6 @@ impl Store {
 
     /// Creates an object, unless the request is a dry run.
     fn create_for(&mut self, call: &Call<'_>, object: Value) -> Result<Arc<Value>, Status> {
-        let object = as_stored(call.route.resource, object);
         match call.is_dry_run() {
             true => self.admit(call.route.resource, object, call.now).map(Arc::new),
             false => self.create(call.route.resource, object, call.now),
@@ -169,8 +168,9 @@ impl Store {
         let resource = call.route.resource;
         let Decoded { object, warnings } = decode::object(resource, call.request)?;
         self.check_lease_exists(&call.route, &object)?;
-        let updated =
-            self.update(call.target(part), call.is_dry_run(), |_| Ok(as_stored(resource, object)))?;
+        let updated = self.update(call.target(part), call.is_dry_run(), |_| {
+            Ok(conversion::stored(resource, object))
+        })?;
         Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
     }
 
@@ -193,11 +193,11 @@ impl Store {
         let mut warnings = Vec::new();
         let patched = self.update(call.target(part), call.is_dry_run(), |current| {
             check_patch_type(resource, &request.content_type)?;
-            let served = as_served(resource, current);
+            let served = conversion::served(resource, current).into_owned();
             let mut patched = patch::apply_patch(served, &request.content_type, &request.body)?;
             warnings = decode::check_fields(resource, request, Some(current), &mut patched, &[])?;
             write::check_patched(resource, current, &patched)?;
-            Ok(as_stored(resource, patched))
+            Ok(conversion::stored(resource, patched))
         })?;
         Ok(Response { warnings, ..self.answer(call, 200, &patched)? })
     }
@@ -224,10 +224,10 @@ impl Store {
             return Ok(Response { warnings, ..self.answer(call, 201, &created)? });
         }
         let updated = self.update(call.target(part), call.is_dry_run(), |current| {
-            let current = as_served(resource, current);
+            let current = conversion::served(resource, current);
             let wanted = patch::apply::apply(Some(&current), &applied, manager, force)?;
             write::check_patched(resource, &current, &wanted)?;
-            Ok(as_stored(resource, wanted))
+            Ok(conversion::stored(resource, wanted))
         })?;
         Ok(Response { warnings, ..self.answer(call, 200, &updated)? })
     }
@@ -334,16 +334,6 @@ fn check_patch_type(resource: &Resource, content_type: &str) -> Result<(), Statu
         return Err(Status::unknown_patch_format());
     }
     Ok(())
-}
-
-/// Converts an object to its stored form.
-fn as_stored(resource: &'static Resource, object: Value) -> Value {
-    if resource == EVENTS_V1 { events::to_core(object) } else { object }
-}
-
-/// Converts an object to the form of the requested resource.
-fn as_served(resource: &'static Resource, object: &Value) -> Value {
-    if resource == EVENTS_V1 { events::from_core(object) } else { object.clone() }
 }
 
 fn whole(status: u16, representation: Representation, body: Bytes) -> Response {

@@ -17,7 +17,7 @@ use crate::resources::{
     PRIORITYCLASSES, RESOURCECLAIMS, RUNTIMECLASSES, Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
-use crate::{admin_access, claim_status, defaults, storage_protection, validate};
+use crate::{admin_access, claim_status, conversion, defaults, storage_protection, validate};
 
 /// Metadata that only the server sets.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -108,6 +108,7 @@ impl Store {
             return Err(Status::internal(why));
         }
         let storage = resource.storage();
+        object = conversion::stored(resource, object);
         metadata::set_kind(&mut object, storage);
         self.identify(resource, &mut object, now);
         self.admit_to_namespace(resource, &object)?;

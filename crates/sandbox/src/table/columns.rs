@@ -4,7 +4,7 @@ use framework::Time;
 use serde_json::{Value, json};
 
 use super::{age, descriptions, device, node, pod, storage, workloads};
-use crate::object::text;
+use crate::object::{condition_status, text};
 use crate::resources::Resource;
 
 /// A column of a table.
@@ -134,6 +134,31 @@ const PRIORITY_CLASS: &[Column] = &[
     }),
 ];
 
+const POD_GROUP: &[Column] = &[
+    NAME,
+    Column::text("Policy", "How its pods are scheduled.", |group, _| {
+        match group.pointer("/spec/schedulingPolicy/gang") {
+            Some(_) => "Gang",
+            None => "Basic",
+        }
+        .into()
+    }),
+    Column::text("Workload", "The Workload that it was made for.", |group, _| {
+        text_or(group, "/spec/podGroupTemplateRef/workload/workloadName", "<none>").into()
+    }),
+    Column::text("Status", "Whether its pods are scheduled.", |group, _| {
+        let scheduled = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
+        let mut of_scheduler = scheduled.iter().map(|name| condition_status(group, name));
+        match of_scheduler.find(|status| !status.is_empty()) {
+            Some("True") => "Scheduled",
+            Some(_) => "Unschedulable",
+            None => "Pending",
+        }
+        .into()
+    }),
+    AGE,
+];
+
 const FLOW_SCHEMA: &[Column] = &[
     NAME,
     Column::text("PriorityLevel", "The priority level of its requests.", |schema, _| {
@@ -206,6 +231,7 @@ pub(super) fn of(resource: &Resource) -> &'static [Column] {
         ("storage.k8s.io", "csinodes") => storage::CSI_NODE,
         ("storage.k8s.io", "csistoragecapacities") => storage::CSI_STORAGE_CAPACITY,
         ("storage.k8s.io", "volumeattachments") => storage::VOLUME_ATTACHMENT,
+        ("scheduling.k8s.io", "podgroups") => POD_GROUP,
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASS,
         ("coordination.k8s.io", "leases") => LEASE,
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => FLOW_SCHEMA,

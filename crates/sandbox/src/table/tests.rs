@@ -214,6 +214,12 @@ fn other_kinds_have_their_columns() {
             }),
             json!(["10s", "Normal", "Scheduled", "pod/p", "", "s, s-1", "done", "10s", 1, "x",]),
         ),
+        (
+            resources::PODGROUPS,
+            json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}, "status": {"conditions":
+                [{"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable"}]}}),
+            json!(["x", "Gang", "<none>", "Unschedulable", "12m"]),
+        ),
         (resources::ROLES, json!({}), json!(["x", "2026-11-20T22:00:00Z"])),
     ];
     for (resource, mut object, expected) in cases {
