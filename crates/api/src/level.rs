@@ -83,6 +83,8 @@ macro_rules! behaviours {
 }
 
 behaviours! {
+    /// The pods of a PodGroup must have its priority, and one preemption policy.
+    group_members_are_alike: V1_37,
     /// The room of a pod under in-place resize is the maximum over the totals of the pod, instead
     /// of a total over the maxima of its containers (140047, 140646).
     footprint_of_whole_pod: V1_37,

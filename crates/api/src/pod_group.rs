@@ -77,8 +77,9 @@ pub struct PodGroup {
     pub generation: i64,
     /// How its pods are scheduled.
     pub policy: SchedulingPolicy,
-    /// Its priority, and that of its pods; `None` for a PodGroup of Coscheduling, which has that of
-    /// its pods.
+    /// Its priority, and that of its pods; `None` for a PodGroup without one, which has that of its
+    /// pods: one of Coscheduling, or of an API server of 1.36 without the gate
+    /// WorkloadAwarePreemption.
     pub priority: Option<i32>,
     /// Whether its pods are evicted together or not at all (`disruptionMode`).
     pub is_disrupted_whole: bool,
@@ -106,7 +107,7 @@ impl PodGroup {
             uid: metadata.uid.as_str().into(),
             generation: metadata.generation,
             policy: gang.map_or(SchedulingPolicy::Basic, |gang| Self::gang_of(gang.min_count)),
-            priority: Some(spec.priority.unwrap_or_default()),
+            priority: spec.priority,
             is_disrupted_whole: spec
                 .disruption_mode
                 .as_ref()

@@ -70,9 +70,7 @@ impl Engine {
         cx: &mut Context<'_>,
     ) -> PodGroupDecision {
         let valid = match self.world.pod_group(group) {
-            Some(known) => {
-                check_members(members, known, self.world.profiles().groups_have_policy())
-            }
+            Some(known) => check_members(members, known, self.world.profiles().in_common()),
             None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
         };
         if let Err(status) = valid {

@@ -19,7 +19,7 @@ pub(crate) use self::condition::condition;
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
 pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;
-pub(crate) use self::validation::check_members;
+pub(crate) use self::validation::{InCommon, check_members};
 
 /// The first reason of the status of a group that is rejected.
 pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";

@@ -29,6 +29,8 @@ pub use named::Named;
 pub use framework::MAX_NODE_SCORE;
 use weights::Weights;
 
+use crate::pod_group::InCommon;
+
 /// Name under which rejections by extenders are recorded.
 pub const EXTENDER: &str = "Extender";
 
@@ -402,10 +404,13 @@ impl Profiles {
         self.schedules_groups
     }
 
-    /// Whether the pods of a PodGroup must have its preemption policy (gate
-    /// PodGroupPreemptionPolicy).
-    pub const fn groups_have_policy(&self) -> bool {
-        self.groups_have_policy
+    /// What the pods of a PodGroup must have in common.
+    pub(crate) const fn in_common(&self) -> InCommon {
+        match (self.behaviours().group_members_are_alike, self.groups_have_policy) {
+            (false, _) => InCommon::SchedulerName,
+            (true, false) => InCommon::Priority,
+            (true, true) => InCommon::PreemptionPolicy,
+        }
     }
 
     /// The behaviours of the level.
