@@ -305,7 +305,7 @@ pub async fn run_scheduler(
         () = stop.cancelled() => return Ok(()),
     }
     setup.served_groups.ask_again(&read_client, &server, &setup.followed).await?;
-    choose_versions(&read_client, &mut sources.kinds).await;
+    choose_versions(&read_client, &mut sources.kinds, setup.followed.level).await;
     let (status, profiles) = (setup.server_status.clone(), scheduler.engine().profiles());
     let permissions = PermissionCheck::new(write_client.clone(), status, profiles);
     tasks.spawn("the check of permissions", permissions.run());

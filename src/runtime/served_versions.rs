@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use framework::EventResource;
 use framework::device::DEVICE_TAINT_RULES;
+use framework::{EventResource, Level};
 use tracing::info;
 
 use crate::api_client::ApiClient;
@@ -16,6 +16,8 @@ struct TwoVersions {
     newer: &'static str,
     newer_path: &'static str,
     older: &'static str,
+    /// Whether the older version is that of level 1.36, which writes it.
+    older_is_of_1_36: bool,
 }
 
 /// DeviceTaintRules are stable since Kubernetes 1.37.
@@ -24,6 +26,7 @@ const TAINT_RULES: TwoVersions = TwoVersions {
     newer: "v1",
     newer_path: "/apis/resource.k8s.io/v1/devicetaintrules",
     older: "v1beta2",
+    older_is_of_1_36: false,
 };
 /// PodGroups are beta since Kubernetes 1.37.
 const POD_GROUPS: TwoVersions = TwoVersions {
@@ -31,15 +34,21 @@ const POD_GROUPS: TwoVersions = TwoVersions {
     newer: "v1beta1",
     newer_path: "/apis/scheduling.k8s.io/v1beta1/podgroups",
     older: "v1alpha2",
+    older_is_of_1_36: true,
 };
 
 /// Sets the path of DeviceTaintRules and PodGroups to that of their newer version, unless the API
 /// server does not serve it. The scheduler reads the same fields of both versions, and a server that
-/// serves both has each object in both.
-pub(super) async fn choose_versions(client: &ApiClient, kinds: &mut [(Decoder, WatchedKind)]) {
+/// serves both has each object in both. At level 1.36 PodGroups are read in the version in which
+/// their conditions are written, if it is served.
+pub(super) async fn choose_versions(
+    client: &ApiClient,
+    kinds: &mut [(Decoder, WatchedKind)],
+    level: Level,
+) {
     for (_, kind) in kinds {
         if let Some(versions) = TwoVersions::of(&kind.resource) {
-            versions.choose(client, &mut kind.path).await;
+            versions.choose(client, &mut kind.path, level).await;
         }
     }
 }
@@ -53,8 +62,12 @@ impl TwoVersions {
         }
     }
 
-    async fn choose(&self, client: &ApiClient, path: &mut Arc<str>) {
-        let Self { kind, newer, newer_path, older } = self;
+    async fn choose(&self, client: &ApiClient, path: &mut Arc<str>, level: Level) {
+        let Self { kind, newer, newer_path, older, older_is_of_1_36 } = self;
+        let writes_older = *older_is_of_1_36 && !level.is_at_least(Level::V1_37);
+        if writes_older && is_served(client, path).await {
+            return;
+        }
         if !is_served(client, newer_path).await {
             info!(
                 path = &**path,
@@ -127,11 +140,29 @@ mod tests {
             let client = client(served).await;
             let capture = Capture::start();
             let mut path = Arc::from(BETA);
-            TAINT_RULES.choose(&client, &mut path).await;
+            TAINT_RULES.choose(&client, &mut path, Level::V1_36).await;
             assert_eq!(&*path, expected, "{served:?}");
             let text = capture.text();
             assert!(text.contains(told), "{text}");
             assert_eq!(text.lines().count(), usize::from(!told.is_empty()), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn pod_groups_are_watched_in_the_version_of_the_level() {
+        const BETA: &str = POD_GROUPS.newer_path;
+        const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha2/podgroups";
+        let rows: [(&[&'static str], Level, &str); 4] = [
+            (&[ALPHA, BETA], Level::V1_36, ALPHA),
+            (&[ALPHA, BETA], Level::V1_37, BETA),
+            (&[ALPHA], Level::V1_37, ALPHA),
+            (&[BETA], Level::V1_36, BETA),
+        ];
+        for (served, level, expected) in rows {
+            let client = client(served).await;
+            let mut path = Arc::from(ALPHA);
+            POD_GROUPS.choose(&client, &mut path, level).await;
+            assert_eq!(&*path, expected, "{served:?} {level}");
         }
     }
 }

@@ -97,7 +97,7 @@ where
         failed = tasks.failure() => return Err(failed.into()),
         () = stop.cancelled() => return Ok(()),
     }
-    choose_versions(&read_client, &mut sources.kinds).await;
+    choose_versions(&read_client, &mut sources.kinds, setup.followed.level).await;
     let (events, received) = setup.channel;
     let parts = RoleParts {
         engine,
