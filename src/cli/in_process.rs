@@ -40,10 +40,15 @@ const REVIEW_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 /// # Errors
 /// The file cannot be read, or is not valid.
 pub(super) fn read_config(file: &Path) -> anyhow::Result<Configuration> {
-    let loaded = config::load(&read(file)?, &Gates::at(LEVEL));
+    let loaded = config::load(&read(file)?, &gates_of_scheduler());
     let mut config = loaded.with_context(|| file.display().to_string())?.config;
     config.leader_election.leader_elect = false;
     Ok(config)
+}
+
+/// Returns the gates of a scheduler in this process. The sandbox serves PodGroups.
+fn gates_of_scheduler() -> Gates {
+    Gates::at(LEVEL).with_groups()
 }
 
 /// Schedules until `stop`, with the default plugins unless there is a configuration.
@@ -58,7 +63,7 @@ pub(super) async fn schedule(
 ) -> anyhow::Result<()> {
     let credentials = Credentials::parse(&kubeconfig).await?;
     let mut parts = Parts::new(registry, credentials, &NAMES);
-    config.into_iter().for_each(|config| parts.config = config);
+    parts.config = config.unwrap_or_else(|| default_config(&NAMES, &gates_of_scheduler()));
     let observer = parts.observer();
     runtime::run_scheduler(parts.setup(channel()), observer, &stop).await
 }
@@ -131,7 +136,13 @@ struct Parts {
 impl Parts {
     fn new(registry: Registry, credentials: Credentials, names: &[&str]) -> Self {
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-        Self { registry, credentials, config: config(names), metrics, health }
+        Self {
+            registry,
+            credentials,
+            config: default_config(names, &Gates::at(LEVEL)),
+            metrics,
+            health,
+        }
     }
 
     fn app(&self, explainer: Explainer, routes: Router) -> App {
@@ -177,8 +188,8 @@ impl Parts {
     }
 }
 
-fn config(names: &[&str]) -> Configuration {
-    let mut config = config::defaults(&Gates::at(LEVEL));
+fn default_config(names: &[&str], gates: &Gates) -> Configuration {
+    let mut config = config::defaults(gates);
     // No other replica knows the sandbox of this process.
     config.leader_election.leader_elect = false;
     let named = |name: &&str| {

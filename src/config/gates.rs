@@ -363,6 +363,16 @@ impl Gates {
         self.set.get(gate.name).or(of_stage).copied()
     }
 
+    /// Whether pods are evicted for a gang. Where gangs are decided together, this is off only if a
+    /// flag says so.
+    ///
+    /// Rule gangs-preempt-without-a-gate of docs/differences.toml.
+    fn preempt_for_groups(&self) -> bool {
+        const GATE: &str = "WorkloadAwarePreemption";
+        let decided = find(GATE).and_then(|gate| self.setting(gate, gate.at(self.level)?));
+        decided.unwrap_or_else(|| self.is_on("GangScheduling"))
+    }
+
     /// The gates that plugins read.
     pub(super) fn of_plugins(&self) -> PluginGates {
         PluginGates {
@@ -377,7 +387,7 @@ impl Gates {
             extended_resources: self.is_on("DRAExtendedResource"),
             fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
             generic_workload: self.is_on("GenericWorkload"),
-            workload_aware_preemption: self.is_on("WorkloadAwarePreemption"),
+            workload_aware_preemption: self.preempt_for_groups(),
             pod_group_preemption_policy: self.is_on("PodGroupPreemptionPolicy"),
             group_members_alone: self.schedules_members_alone(),
         }
@@ -572,6 +582,27 @@ mod tests {
         ] {
             assert!(!at(level, flags).leave_groups_open(), "{flags}");
         }
+    }
+
+    #[test]
+    fn gangs_preempt_unless_a_flag_forbids_it() {
+        for (level, flags, expected) in [
+            (Level::V1_36, "", false),
+            (Level::V1_36, "GenericWorkload=true", false),
+            (Level::V1_36, "GenericWorkload=true,GangScheduling=true", true),
+            (
+                Level::V1_36,
+                "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=false",
+                false,
+            ),
+            (Level::V1_36, "AllAlpha=true", true),
+            (Level::V1_37, "", false),
+            (Level::V1_37, "GenericWorkload=true", true),
+        ] {
+            let gates = Gates::at(level).with_flags([flags]).unwrap();
+            assert_eq!(gates.of_plugins().workload_aware_preemption, expected, "{level} {flags}");
+        }
+        assert!(Gates::at(Level::V1_36).with_groups().of_plugins().workload_aware_preemption);
     }
 
     #[test]
