@@ -3,11 +3,70 @@
 
 use std::collections::BTreeSet;
 
+use framework::Level;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::cluster::{Cluster, chart_rules, chart_rules_without_pod_groups, run};
 use super::daemon::Daemon;
+
+/// Why a group evicts no pod.
+const NO_VICTIMS: &str = "No preemption victims found for incoming preemptor";
+
+/// Runs a test at the level of each version of PodGroups, on a server that serves both.
+fn run_at_both_levels(test: impl AsyncFn(&Cluster, Level)) {
+    for level in [Level::V1_36, Level::V1_37] {
+        run(async |cluster| {
+            if cluster.sandbox().is_none() {
+                return eprintln!(
+                    "skipped: an API server without its runtime-config serves no PodGroups"
+                );
+            }
+            test(cluster, level).await;
+        });
+    }
+}
+
+/// Starts a ready daemon at a level with these feature gates. Without gates at the level of the
+/// server, it has no flag about groups.
+async fn spawn_at(cluster: &Cluster, level: Level, gates: &str) -> Daemon {
+    let emulated = format!("--emulated-version={level}");
+    let gates = format!("--feature-gates={gates}");
+    let mut args = Vec::new();
+    if level != cluster.level().await {
+        args.push(emulated.as_str());
+    }
+    if !gates.ends_with('=') {
+        args.push(gates.as_str());
+    }
+    let daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
+    daemon.ready().await;
+    daemon
+}
+
+/// Returns the names of a level.
+const fn names_of(level: Level) -> Names {
+    match level.is_at_least(Level::V1_37) {
+        true => Names {
+            version: "scheduling.k8s.io/v1beta1",
+            condition: "PodGroupInitiallyScheduled",
+            preemption: "pod group preemption: ",
+        },
+        false => Names {
+            version: "scheduling.k8s.io/v1alpha2",
+            condition: "PodGroupScheduled",
+            preemption: "",
+        },
+    }
+}
+
+/// The version of PodGroups, and the type and texts of their condition.
+struct Names {
+    version: &'static str,
+    condition: &'static str,
+    /// What a message about preemption begins with.
+    preemption: &'static str,
+}
 
 fn by_field(cluster: &Cluster, name: &str) -> Pod {
     let mut pod = json!(cluster.pod(name, 1));
@@ -28,7 +87,8 @@ fn members_of_groups_are_gated_with_one_event_until_they_leave() {
             return eprintln!("skipped: an API server without the feature gate drops the field");
         }
         cluster.add_node("a", 4).await;
-        let daemon = Daemon::start(cluster).await;
+        let gates = ["--feature-gates=AllAlpha=false"];
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &gates).await;
         let field = cluster.create_pod(&by_field(cluster, "field")).await;
         let label = cluster.create_pod(&by_label(cluster, "label")).await;
         cluster.has_condition("field", "belongs to the PodGroup \"job-a\"").await;
@@ -43,7 +103,7 @@ fn members_of_groups_are_gated_with_one_event_until_they_leave() {
         daemon.counts(&gated, 2.0).await;
         assert_eq!(daemon.log.lines("gated as a member of a PodGroup").len(), 2);
         drop(daemon);
-        let _daemon = Daemon::start(cluster).await;
+        let _daemon = Daemon::spawn_with(cluster, |_| {}, &gates).await;
         cluster.create_pod(&cluster.pod("later", 1)).await;
         cluster.bound("later").await;
         for pod in [&field, &label] {
@@ -114,42 +174,84 @@ fn missing_permission_on_pod_groups_concerns_only_their_pods() {
 /// Two gangs of 40 on 64 nodes that have room for one pod each.
 #[test]
 fn gang_is_bound_whole_and_the_next_waits_whole() {
-    run(async |cluster| {
-        if cluster.sandbox().is_none() {
-            return eprintln!(
-                "skipped: an API server without its runtime-config serves no PodGroups"
-            );
-        }
+    run_at_both_levels(async |cluster, level| {
+        let names = names_of(level);
         for number in 0..64 {
             cluster.add_node(&format!("n{number}"), 1).await;
         }
-        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
+        let daemon = spawn_at(cluster, level, "").await;
+        cluster.create_members("first", 39).await;
+        daemon.counts("scheduler_pending_pods{queue=\"gated\"}", 39.0).await;
         cluster.create_gang("first", 40).await;
-        cluster.create_members("first", 40).await;
+        assert_eq!(cluster.bound_members("first").await, 0, "a pod is missing");
+        cluster.create_member("first", 39, &json!({})).await;
         let condition = cluster.group_condition("first", "Scheduled").await;
         assert_eq!(condition["status"], "True", "{condition}");
+        assert_eq!(condition["type"], names.condition, "{condition}");
+        assert_eq!(condition["observedGeneration"], 1, "{condition}");
         cluster.bound_pods(40).await;
 
         cluster.create_gang("second", 40).await;
         cluster.create_members("second", 40).await;
         let condition = cluster.group_condition("second", "Unschedulable").await;
         let text = "pod group is unschedulable, minCount (40) cannot be satisfied: 24 scheduled, 15 \
-                    remaining, pod group preemption: No preemption victims found for incoming \
-                    preemptor";
+                    remaining, ";
+        let text = format!("{text}{}{NO_VICTIMS}", names.preemption);
         assert_eq!(condition["message"], text, "{condition}");
-        cluster.has_condition("second-0", text).await;
+        assert_eq!(
+            (&condition["status"], &condition["type"]),
+            (&json!("False"), &json!(names.condition))
+        );
+        cluster.has_condition("second-0", &text).await;
         daemon.counts("scheduler_pending_pods{queue=\"unschedulable\"}", 40.0).await;
         assert_eq!(cluster.bound_members("second").await, 0);
+        assert_eq!(cluster.group_events("second", "FailedScheduling").await, [names.version]);
 
-        assert_eq!(cluster.group_events("second", "FailedScheduling").await, 1);
-        cluster.set_min_count("second", 24).await;
-        cluster.group_condition("second", "Scheduled").await;
-        cluster.bound_pods(64).await;
-        assert_eq!(cluster.bound_members("second").await, 24);
+        // The number is mutable since 1.37.
+        let bound = if level.is_at_least(Level::V1_37) {
+            cluster.set_min_count("second", 24).await;
+            24
+        } else {
+            for number in 64..80 {
+                cluster.add_node(&format!("n{number}"), 1).await;
+            }
+            40
+        };
+        let condition = cluster.group_condition("second", "Scheduled").await;
+        assert_eq!(condition["status"], "True", "{condition}");
+        cluster.bound_pods(40 + bound).await;
+        assert_eq!(cluster.bound_members("second").await, bound);
         for gang in ["first", "second"] {
-            assert_eq!(cluster.group_events(gang, "Scheduled").await, 1);
+            assert_eq!(cluster.group_events(gang, "Scheduled").await, [names.version]);
+        }
+        if bound == 40 {
+            // No pod of the second gang is left for the node.
+            cluster.add_node("late", 1).await;
+            cluster.create_member("first", 40, &json!({})).await;
+            cluster.bound("first-40").await;
         }
         cluster.assert_bound_once().await;
+    });
+}
+
+/// An API server of 1.36 without the gate WorkloadAwarePreemption knows no priority of a PodGroup,
+/// and one with it lets pods differ from their group.
+#[test]
+fn pods_of_a_gang_have_priorities_of_their_own_at_level_1_36() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!(
+                "skipped: an API server without its runtime-config serves no PodGroups"
+            );
+        }
+        let class = cluster.add_priority("high", 1000, "Never").await;
+        cluster.add_node("a", 2).await;
+        let _daemon = spawn_at(cluster, Level::V1_36, "").await;
+        cluster.create_gang("gang", 2).await;
+        cluster.create_member("gang", 0, &json!({"priorityClassName": class})).await;
+        cluster.create_member("gang", 1, &json!({})).await;
+        cluster.group_condition("gang", "Scheduled").await;
+        cluster.bound_pods(2).await;
     });
 }
 
@@ -157,12 +259,7 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
 /// the last.
 #[test]
 fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
-    run(async |cluster| {
-        if cluster.sandbox().is_none() {
-            return eprintln!(
-                "skipped: an API server without its runtime-config serves no PodGroups"
-            );
-        }
+    run_at_both_levels(async |cluster, level| {
         for rack in ["a", "b", "c"] {
             for number in 0..4 {
                 cluster.add_node_in_zone(&format!("{rack}{number}"), 1, rack).await;
@@ -170,8 +267,13 @@ fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
         }
         cluster.create_pod(&cluster.pod("filler", 1)).await;
         cluster.bind("filler", "c0").await;
-        let gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
-        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37", gates]).await;
+        let gates = match level.is_at_least(Level::V1_37) {
+            true => "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+            false => {
+                "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+            }
+        };
+        let daemon = spawn_at(cluster, level, gates).await;
         let rack = json!({"topology": [{"key": "topology.kubernetes.io/zone"}]});
         let mut racks = BTreeSet::new();
         for gang in ["first", "second"] {
@@ -184,9 +286,10 @@ fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
         cluster.create_members("third", 4).await;
         let condition = cluster.group_condition("third", "Unschedulable").await;
         let text = "pod group is unschedulable, 0/3 placements are available, the closest is \"c\", \
-                    where 3 of 4 pods fit: 0/4 nodes are available: 4 Insufficient cpu., pod group \
-                    preemption: No preemption victims found for incoming preemptor";
+                    where 3 of 4 pods fit: 0/4 nodes are available: 4 Insufficient cpu., ";
+        let text = format!("{text}{}{NO_VICTIMS}", names_of(level).preemption);
         assert_eq!(condition["message"], text, "{condition}");
+        assert_eq!(condition["type"], names_of(level).condition, "{condition}");
         assert_eq!(cluster.bound_members("third").await, 0);
         cluster.delete_pod("filler").await;
         assert_eq!(cluster.rack_of("third", 4).await, "c");
@@ -200,12 +303,7 @@ fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
 /// Four nodes full of pods of low priority.
 #[test]
 fn gang_evicts_only_the_pods_that_it_needs_and_none_if_it_does_not_fit() {
-    run(async |cluster| {
-        if cluster.sandbox().is_none() {
-            return eprintln!(
-                "skipped: an API server without its runtime-config serves no PodGroups"
-            );
-        }
+    run_at_both_levels(async |cluster, level| {
         let class = cluster.add_priority("low", -10, "PreemptLowerPriority").await;
         for number in 0..4 {
             let (node, name) = (format!("n{number}"), format!("low-{number}"));
@@ -215,13 +313,17 @@ fn gang_evicts_only_the_pods_that_it_needs_and_none_if_it_does_not_fit() {
             cluster.create_pod(&pod).await;
             cluster.bind(&name, &node).await;
         }
-        let _daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
+        let _daemon = spawn_at(cluster, level, "").await;
         cluster.create_gang("huge", 5).await;
         cluster.create_members("huge", 5).await;
         let condition = cluster.group_condition("huge", "Unschedulable").await;
         let text = "pod group is unschedulable, minCount (5) cannot be satisfied: 0 scheduled, 4 \
-                    remaining, pod group preemption: pod group is unschedulable, minCount (5) \
-                    cannot be satisfied: 4 scheduled, 0 remaining";
+                    remaining, ";
+        let text = format!(
+            "{text}{}pod group is unschedulable, minCount (5) cannot be satisfied: 4 scheduled, 0 \
+             remaining",
+            names_of(level).preemption
+        );
         assert_eq!(condition["message"], text, "{condition}");
         assert_eq!(cluster.bound_members("low").await, 4, "no pod is evicted");
 

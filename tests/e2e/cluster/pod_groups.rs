@@ -22,8 +22,8 @@ pub(in crate::e2e) fn chart_rules_without_pod_groups() -> Vec<PolicyRule> {
 }
 
 impl Cluster {
-    fn pod_groups(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("scheduling.k8s.io", "v1beta1", "PodGroup");
+    fn pod_groups(&self, version: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("scheduling.k8s.io", version, "PodGroup");
         let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
         Api::namespaced_with(self.client.clone(), &self.name, &resource)
     }
@@ -42,48 +42,60 @@ impl Cluster {
     ) {
         let policy = json!({"gang": {"minCount": min_count}});
         let group: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
             "kind": "PodGroup",
             "metadata": {"name": name},
             "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints},
         }))
         .unwrap();
-        create(&self.pod_groups(), &group).await;
+        create(&self.pod_groups("v1alpha2"), &group).await;
     }
 
-    /// Changes the number of pods that a gang needs.
+    /// Changes the number of pods that a gang needs, which v1alpha2 does not allow.
     pub(in crate::e2e) async fn set_min_count(&self, name: &str, min_count: usize) {
         let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}}});
         let (patch, params) = (Patch::Merge(patch), PatchParams::default());
-        self.pod_groups().patch(name, &params, &patch).await.unwrap();
+        self.pod_groups("v1beta1").patch(name, &params, &patch).await.unwrap();
     }
 
     /// Creates `count` members of a group, each of which requests a CPU.
     pub(in crate::e2e) async fn create_members(&self, group: &str, count: usize) {
         for number in 0..count {
-            let mut pod = json!(self.pod(&format!("{group}-{number}"), 1));
-            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
-            let pod: Pod = serde_json::from_value(pod).unwrap();
-            self.create_pod(&pod).await;
+            self.create_member(group, number, &json!({})).await;
         }
     }
 
-    /// Returns the status, the reason and the message of the condition of a group, once its reason
-    /// is this one.
+    /// Creates a member of a group with these fields in its spec.
+    pub(in crate::e2e) async fn create_member(&self, group: &str, number: usize, spec: &Value) {
+        let mut pod = json!(self.pod(&format!("{group}-{number}"), 1));
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            pod["spec"][field] = value.clone();
+        }
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        self.create_pod(&pod).await;
+    }
+
+    /// Returns the condition of a group that the scheduler writes, in either version, once its
+    /// reason is this one.
     pub(in crate::e2e) async fn group_condition(&self, name: &str, reason: &str) -> Value {
-        let groups = self.pod_groups();
+        let groups = self.pod_groups("v1alpha2");
         eventually(&format!("{name} has the condition {reason}"), async || {
             let group = json!(groups.get(name).await.unwrap());
             let conditions = group["status"]["conditions"].as_array()?.clone();
             conditions.into_iter().find(|condition| {
-                condition["type"] == "PodGroupInitiallyScheduled" && condition["reason"] == reason
+                let is_of_scheduler = ["PodGroupScheduled", "PodGroupInitiallyScheduled"]
+                    .iter()
+                    .any(|own| condition["type"] == *own);
+                is_of_scheduler && condition["reason"] == reason
             })
         })
         .await
     }
 
-    /// Waits until there are events about a group with this reason, and returns their number.
-    pub(in crate::e2e) async fn group_events(&self, name: &str, reason: &str) -> usize {
+    /// Waits until there are events about a group with this reason, and returns the versions of the
+    /// group that they name.
+    pub(in crate::e2e) async fn group_events(&self, name: &str, reason: &str) -> Vec<String> {
         eventually(&format!("{name} has an event {reason}"), async || {
             let mut events = self.events_for(reason).await;
             events.retain(|event| {
@@ -91,7 +103,9 @@ impl Cluster {
                     own.kind.as_deref() == Some("PodGroup") && own.name.as_deref() == Some(name)
                 })
             });
-            (!events.is_empty()).then_some(events.len())
+            let versions = events.into_iter().map(|event| event.regarding.unwrap().api_version);
+            let versions: Vec<String> = versions.map(Option::unwrap_or_default).collect();
+            (!versions.is_empty()).then_some(versions)
         })
         .await
     }
