@@ -51,7 +51,9 @@ impl Engine {
         let name = profile.scheduler_name.clone();
         cx.probe.start(Span::GroupAttempt(&name));
         cx.probe.start(Span::GroupAlgorithm);
-        let decision = self.decide_group(&group.key, &profile, &members, cx);
+        let question = PodGroupQuestion { group: &group.key, profile: &profile, members: &members };
+        let mut decision = self.decide_group(question, cx);
+        make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
         let code = decision.status.code();
         cx.probe.stop(Span::GroupAlgorithm, code);
         let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
@@ -64,11 +66,10 @@ impl Engine {
     /// Decides about the members, which all have this profile if the group is valid.
     fn decide_group(
         &mut self,
-        group: &PodGroupKey,
-        profile: &Arc<Profile>,
-        members: &[QueuedPod],
+        question: PodGroupQuestion<'_>,
         cx: &mut Context<'_>,
     ) -> PodGroupDecision {
+        let PodGroupQuestion { group, profile, members } = question;
         let valid = match self.world.pod_group(group) {
             Some(known) => check_members(members, known, self.world.profiles().in_common()),
             None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
@@ -77,21 +78,19 @@ impl Engine {
             return PodGroupDecision::failed(status, members.len());
         }
         self.refresh_order(profile);
-        let question = PodGroupQuestion { group, profile, members };
-        let mut decision = decide(question, &mut self.decider, &mut self.world, cx);
-        make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
-        decision
+        decide(question, &mut self.decider, &mut self.world, cx)
     }
 
-    /// Places the members again whose bind was refused, within the room of their groups.
+    /// Places the members again whose bind was refused, within the room of their groups. No pod is
+    /// evicted for them before they are back in the queue.
     ///
     /// Rule refused-members-keep-their-room of docs/differences.toml.
     pub(super) fn place_refused(&mut self, cx: &mut Context<'_>) {
         while let Some(member) = self.attempts.withdraw_refused(&mut self.world, cx) {
             let Withdrawn { group, profile, queued, .. } = &member;
             let head = Head::of(queued, self.world.log().state(), cx.now);
-            let queued = std::slice::from_ref(queued);
-            let mut decision = self.decide_group(group, profile, queued, cx);
+            let members = std::slice::from_ref(queued);
+            let mut decision = self.decide_group(PodGroupQuestion { group, profile, members }, cx);
             let Self { attempts, world, .. } = self;
             match (decision.members.pop(), decision.reservations.pop()) {
                 (Some(MemberDecision::Fits(choice)), Some(own)) => {

@@ -1,8 +1,8 @@
 //! Decisions about PodGroups (`schedule_one_podgroup.go` in kube-scheduler).
 //!
 //! [`decide`] places the members one by one inside a savepoint, so that each sees the ones before
-//! it. If the group is to be in one of several placements, such as racks, `placement` tries them. If
-//! enough members fit, the savepoint is kept, and
+//! it. If the group is to be in one of several placements, such as racks, `placement` tries them.
+//! If enough members fit, the savepoint is kept, and
 //! [`Attempts::bind_group`](crate::attempts::Attempts::bind_group) starts their binding cycles.
 //! Otherwise everything is as before, and [`make_room`] runs the PodGroupPostFilter plugins.
 

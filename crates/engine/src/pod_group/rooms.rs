@@ -39,15 +39,15 @@ pub(super) fn rooms(
         .iter()
         .filter_map(|filter| Some((&filter.name, filter.registered.pod_room.as_ref()?)));
     let bounding: Vec<Bounding<'_>> = bounding.collect();
-    let (classes, others) = classes(members);
-    if bounding.is_empty() || classes.is_empty() {
+    let (requests, others) = by_requests(members);
+    if bounding.is_empty() || requests.is_empty() {
         let all = u32::try_from(members.len()).unwrap_or(u32::MAX);
         return Ok(Rooms { most: vec![all; placements.len()], plugins: Vec::new() });
     }
     let nodes: Vec<NodeIx> = placements.iter().flat_map(|own| own.nodes.iter().copied()).collect();
     let mut room = vec![0; nodes.len()];
     let mut most = vec![others; placements.len()];
-    for Class { pod, count } in classes {
+    for Equal { pod, count } in requests {
         room.fill(i64::from(count));
         for (name, plugin) in &bounding {
             let handle = world.handle(cx.now);
@@ -68,20 +68,20 @@ pub(super) fn rooms(
 }
 
 /// Members with equal requests.
-struct Class<'m> {
+struct Equal<'m> {
     pod: &'m Pod,
     count: u32,
 }
 
 /// Returns the members by their requests, and the number of members beyond [`MAX_REQUESTS`].
-fn classes(members: &[Arc<Pod>]) -> (Vec<Class<'_>>, u32) {
-    let (mut classes, mut others) = (Vec::<Class<'_>>::new(), 0);
+fn by_requests(members: &[Arc<Pod>]) -> (Vec<Equal<'_>>, u32) {
+    let (mut equal, mut others) = (Vec::<Equal<'_>>::new(), 0);
     for pod in members {
-        match classes.iter().position(|class| class.pod.requests == pod.requests) {
-            Some(place) => classes[place].count += 1,
-            None if classes.len() < MAX_REQUESTS => classes.push(Class { pod, count: 1 }),
+        match equal.iter().position(|own| own.pod.requests == pod.requests) {
+            Some(place) => equal[place].count += 1,
+            None if equal.len() < MAX_REQUESTS => equal.push(Equal { pod, count: 1 }),
             None => others += 1,
         }
     }
-    (classes, others)
+    (equal, others)
 }

@@ -143,6 +143,22 @@ fn trials_of_a_gang_that_cannot_fit_pause_and_the_gang_is_decided_meanwhile() {
 }
 
 #[test]
+fn member_whose_bind_is_refused_evicts_pods_only_in_an_attempt_of_its_own() {
+    let mut world = nodes_of(1, 3);
+    world.pod(running("low", "n2").priority(1));
+    gang(&mut world, "g", 2);
+    members(&mut world, "g", 2);
+    world.attempt();
+    let (bind, binding) = world.take_bind("g1");
+    world.node(node(&binding.node).allocatable("cpu", "0"));
+    world.answer(bind, &Answer::Error("webhook".to_owned()));
+    assert_eq!(world.evictions(), [""; 0]);
+    world.run_for(20);
+    assert_eq!(evicted(&world), BTreeSet::from(["low"]));
+    assert_eq!(places(&world, "g", 2), ["placed"; 2]);
+}
+
+#[test]
 fn gang_that_would_not_fit_evicts_no_pod() {
     let mut world = four_pods();
     gang(&mut world, "g", 5);
