@@ -89,8 +89,10 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
         needed.push(Permission::on("patch", "persistentvolumeclaims", ""));
     }
     if profiles.schedules_groups() {
-        let status = Permission::of_group("scheduling.k8s.io", "patch", "podgroups");
-        needed.push(Permission { subresource: "status", ..status });
+        for group in ["scheduling.k8s.io", "scheduling.x-k8s.io"] {
+            let status = Permission::of_group(group, "patch", "podgroups");
+            needed.push(Permission { subresource: "status", ..status });
+        }
     }
     if in_use("DynamicResources") {
         let claims = |verb, subresource| {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use framework::Level;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
+use sandbox::resources::CUSTOMRESOURCEDEFINITIONS;
+use serde_json::{Value, json};
 
 use super::cluster::{Cluster, chart_rules, chart_rules_without_pod_groups, run};
 use super::daemon::Daemon;
@@ -333,5 +334,69 @@ fn gang_evicts_only_the_pods_that_it_needs_and_none_if_it_does_not_fit() {
         cluster.bound_pods(4).await;
         assert_eq!(cluster.bound_members("gang").await, 3);
         assert_eq!(cluster.bound_members("low").await, 1);
+    });
+}
+
+/// The CustomResourceDefinition of Coscheduling, with the fields that matter here.
+fn coscheduling_definition() -> Value {
+    let (number, text) = (json!({"type": "integer", "format": "int32"}), json!({"type": "string"}));
+    let spec = json!({"type": "object", "properties": {"minMember": number}});
+    let status = json!({"type": "object", "properties": {
+        "phase": text, "occupiedBy": text, "running": number, "succeeded": number,
+        "failed": number,
+    }});
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
+    json!({
+        "metadata": {
+            "name": "podgroups.scheduling.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io":
+                "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+        },
+        "spec": {
+            "group": "scheduling.x-k8s.io", "scope": "Namespaced",
+            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// Two gangs of three on four nodes that have room for one pod each.
+#[test]
+fn gang_of_coscheduling_has_the_status_that_its_controller_writes() {
+    run(async |cluster| {
+        let Some(sandbox) = cluster.sandbox() else {
+            return eprintln!("skipped: the cluster may have PodGroups of Coscheduling in use");
+        };
+        sandbox.with_store(|store, now| {
+            store.create(CUSTOMRESOURCEDEFINITIONS, coscheduling_definition(), now).unwrap();
+        });
+        for number in 0..4 {
+            cluster.add_node(&format!("n{number}"), 1).await;
+        }
+        let _daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
+        cluster.create_coscheduling_gang("first", 3).await;
+        cluster.create_labelled_members("first", 2).await;
+        let status = cluster.coscheduling_status("first", "Pending").await;
+        assert_eq!(status, json!({"phase": "Pending", "running": 0}));
+        cluster.create_labelled_member("first", 2).await;
+        cluster.bound_pods(3).await;
+        let status = cluster.coscheduling_status("first", "Scheduling").await;
+        assert_eq!(status, json!({"phase": "Scheduling", "running": 0}));
+
+        cluster.create_coscheduling_gang("second", 3).await;
+        cluster.create_labelled_members("second", 3).await;
+        cluster.has_condition("second-0", "minCount (3) cannot be satisfied: 1 scheduled").await;
+        for number in 0..3 {
+            cluster.set_pod_phase(&format!("first-{number}"), "Running").await;
+        }
+        let status = cluster.coscheduling_status("first", "Running").await;
+        assert_eq!(status, json!({"phase": "Running", "running": 3}));
+        let status = cluster.coscheduling_status("second", "Pending").await;
+        assert_eq!(status, json!({"phase": "Pending", "running": 0}));
+
+        cluster.set_pod_phase("first-0", "Succeeded").await;
+        let status = cluster.coscheduling_status("first", "Unknown").await;
+        assert_eq!(status, json!({"phase": "Unknown", "running": 2}));
     });
 }

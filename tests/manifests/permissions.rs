@@ -16,7 +16,7 @@ use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
 /// Group, resource and verb of the permissions that the default plugins need, beside those to
 /// watch kinds.
-const REQUESTS: [(&str, &str, &str); 21] = [
+const REQUESTS: [(&str, &str, &str); 22] = [
     ("", "pods", "delete"),
     ("", "pods", "get"),
     ("", "pods/binding", "create"),
@@ -34,6 +34,7 @@ const REQUESTS: [(&str, &str, &str); 21] = [
     // The PodGroups of Coscheduling are a custom kind, too.
     ("scheduling.x-k8s.io", "podgroups", "list"),
     ("scheduling.x-k8s.io", "podgroups", "watch"),
+    ("scheduling.x-k8s.io", "podgroups/status", "patch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("events.k8s.io", "events", "create"),

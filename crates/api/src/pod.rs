@@ -201,6 +201,8 @@ pub struct UncommonFields {
     pub generated_claims: Option<Arc<GeneratedClaims>>,
     /// The fields that could not be read. A pod with problems is not scheduled.
     pub problems: Box<[Problem]>,
+    /// See [`Pod::is_running_member`].
+    pub is_running_member: bool,
 }
 
 impl UncommonFields {
@@ -536,6 +538,8 @@ impl Pod {
             nominated_node_name: name(&status.nominated_node_name),
             generated_claims: GeneratedClaims::of(status).map(Arc::new),
             problems: problems.into(),
+            is_running_member: status.phase == "Running"
+                && pod.metadata.labels.contains_key(POD_GROUP_LABEL),
         };
         Self {
             key: PodKey::new(&pod.metadata.namespace, &pod.metadata.name),

@@ -68,6 +68,23 @@ pub struct PodGroupCondition {
     pub message: Arc<str>,
 }
 
+/// The fields of the status of a PodGroup of Coscheduling that the scheduler writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoschedulingStatus {
+    /// The phase; empty in a PodGroup without status.
+    pub phase: Arc<str>,
+    /// Number of members that run.
+    pub running: i32,
+    /// Namespace and name of the controller of the members, or empty.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub occupied_by: Arc<str>,
+}
+
+fn is_empty(text: &str) -> bool {
+    text.is_empty()
+}
+
 /// A group of pods that are decided together. The PodGroups of both APIs have this form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodGroup {
@@ -90,6 +107,8 @@ pub struct PodGroup {
     pub topology_key: Option<Arc<str>>,
     /// The condition that the scheduler wrote.
     pub condition: Option<PodGroupCondition>,
+    /// The status of a PodGroup of Coscheduling.
+    pub coscheduling: Option<CoschedulingStatus>,
 }
 
 /// The types of the condition, of v1alpha2 and of v1beta1.
@@ -119,12 +138,13 @@ impl PodGroup {
                 reason: condition.reason.as_str().into(),
                 message: condition.message.as_str().into(),
             }),
+            coscheduling: None,
         }
     }
 
     /// Converts a PodGroup of Coscheduling.
     pub fn from_coscheduling(group: &api::CoschedulingPodGroup) -> Self {
-        let api::CoschedulingPodGroup { metadata, spec } = group;
+        let api::CoschedulingPodGroup { metadata, spec, status } = group;
         Self {
             uid: metadata.uid.as_str().into(),
             generation: metadata.generation,
@@ -134,6 +154,11 @@ impl PodGroup {
             may_preempt: None,
             topology_key: None,
             condition: None,
+            coscheduling: Some(CoschedulingStatus {
+                phase: status.phase.as_str().into(),
+                running: status.running,
+                occupied_by: status.occupied_by.as_str().into(),
+            }),
         }
     }
 
@@ -152,6 +177,12 @@ impl PodGroup {
 }
 
 impl Pod {
+    /// Whether the pod is a member of a PodGroup of Coscheduling by its [label](POD_GROUP_LABEL)
+    /// and runs. This is not known of other pods.
+    pub fn is_running_member(&self) -> bool {
+        self.uncommon.as_ref().is_some_and(|uncommon| uncommon.is_running_member)
+    }
+
     /// Returns the PodGroup that the pod belongs to. `spec.schedulingGroup` goes before the
     /// [label](POD_GROUP_LABEL).
     pub fn pod_group(&self) -> Option<PodGroupKey> {
@@ -186,10 +217,12 @@ mod tests {
         let in_rack = json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}});
         let in_rack = pod_group(&json!({ "spec": in_rack }));
         assert_eq!(in_rack.topology_key.as_deref(), Some("rack"));
-        let group = json!({"metadata": {"uid": "u"}, "spec": {"minMember": 4}});
+        let status = json!({"phase": "Running", "running": 4, "occupiedBy": "n/job"});
+        let group = json!({"metadata": {"uid": "u"}, "spec": {"minMember": 4}, "status": status});
         let group = api::CoschedulingPodGroup::deserialize(group).unwrap();
         let group = PodGroup::from_coscheduling(&group);
         assert_eq!((group.min_count(), group.priority), (4, None));
+        assert_eq!(json!(group.coscheduling), status);
     }
 
     #[test]
@@ -217,6 +250,17 @@ mod tests {
         let own = of(&["DisruptionTarget", "PodGroupInitiallyScheduled"]).unwrap();
         assert_eq!((own.status, &*own.reason), (false, "R"));
         assert!(of(&["PodGroupScheduled"]).is_some());
+    }
+
+    #[test]
+    fn running_members_are_told_from_other_pods() {
+        let pod = |label: &str, phase: &str| {
+            let pod = json!({"metadata": {"labels": {label: "g"}}, "status": {"phase": phase}});
+            Pod::from_api(&api::Pod::deserialize(pod).unwrap())
+        };
+        assert!(pod(POD_GROUP_LABEL, "Running").is_running_member());
+        assert!(!pod(POD_GROUP_LABEL, "Pending").is_running_member());
+        assert_eq!(pod("app", "Running").uncommon, None);
     }
 
     #[test]

@@ -46,8 +46,12 @@ impl PodGroupState {
 
     /// Number of members that the watch shows on a node.
     pub fn bound_count(&self) -> u32 {
-        let bound = self.members.values().filter(|own| own.placed.is_some() && !own.is_pending);
-        u32::try_from(bound.count()).unwrap_or(u32::MAX)
+        u32::try_from(self.bound().count()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the members that the watch shows on a node, by UID.
+    pub fn bound(&self) -> impl Iterator<Item = PodIx> {
+        self.members.values().filter(|own| !own.is_pending).filter_map(|own| own.placed)
     }
 
     /// Returns the members that run on a node or are assumed there, by UID.

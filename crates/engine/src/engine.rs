@@ -30,6 +30,7 @@ use crate::input::{Input, Output};
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
 use crate::plugin_writes::PluginWrites;
+use crate::pod_group::GroupStatuses;
 use crate::ports::{Count, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, member_alone};
@@ -50,6 +51,7 @@ pub struct Engine {
     plugin_writes: PluginWrites,
     timers: Timers,
     group_notices: GroupNotices,
+    group_statuses: GroupStatuses,
     effects: Effects,
     extender_health: ExtenderHealth,
 }
@@ -77,6 +79,7 @@ impl Engine {
             plugin_writes: PluginWrites::default(),
             timers: Timers::default(),
             group_notices: GroupNotices::default(),
+            group_statuses: GroupStatuses::default(),
             effects: Effects::default(),
         }
     }
@@ -95,6 +98,7 @@ impl Engine {
             self.preemptions.next_deadline(),
             self.timers.next_deadline(),
             self.group_notices.next_deadline(),
+            self.group_statuses.next_deadline(),
             self.attempts.group_reports().next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
@@ -177,6 +181,7 @@ impl Engine {
         let Self { attempts, world, .. } = self;
         attempts.answer(effect, answer, world, cx);
         attempts.group_reports_mut().answer(effect, answer, cx.now);
+        self.group_statuses.answer(effect, answer, cx.now);
         self.place_refused(cx);
         let Self { attempts, preemptions, world, .. } = self;
         preemptions.answer(effect, answer, world, attempts, cx);
@@ -191,6 +196,7 @@ impl Engine {
     fn tick(&mut self, cx: &mut Context<'_>) {
         self.world.flush_queue(cx);
         self.group_notices.tick(cx.now);
+        self.group_statuses.tick(cx.now);
         self.attempts.group_reports_mut().tick(cx.now);
         self.attempts.tick(&mut self.world, cx);
         while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
@@ -246,6 +252,7 @@ impl Engine {
             Change::Pod(pod) if pod.node_name.is_some() => self.world.group_of(pod),
             _ => None,
         };
+        let groups_of_pod = self.world.groups_of_changed(&change);
         let left = match &change {
             Change::PodDeleted { uid, .. } => self.world.placed(uid),
             _ => None,
@@ -261,6 +268,9 @@ impl Engine {
         if let Some(group) = placed_member {
             self.attempts.group_reports_mut().see(&group, &self.world);
         }
+        for group in groups_of_pod {
+            self.group_statuses.see(&group, &self.world, cx.now);
+        }
         if let Some(pod) = grouped {
             self.group_notices.see_pending(&pod, &self.world, cx);
         }
@@ -272,6 +282,7 @@ impl Engine {
         }
         if let Some(group) = group {
             self.attempts.group_changed(&group, &mut self.world, cx);
+            self.group_statuses.see(&group, &self.world, cx.now);
             self.see_members(&group, cx);
         }
     }
@@ -367,6 +378,7 @@ impl Engine {
             }
         }
         self.attempts.report_groups(&self.world, cx);
+        self.group_statuses.write_due(&self.world, cx);
     }
 
     /// Returns the profile of the pod, unless an attempt makes no sense.

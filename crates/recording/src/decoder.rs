@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::operation::{Called, Decided, EffectSummary, Operation, Taken};
 use crate::record::{
-    AnswerRecord, CalledRecord, DecidedRecord, Deletion, EffectRecord, ErrorRecord, NodePart,
+    AnswerRecord, CalledRecord, DecidedRecord, Deletion, EffectRecord, ErrorRecord, Life, NodePart,
     NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber,
     PodRecord, Record, StatusPart, TemplatePart,
 };
@@ -230,6 +230,7 @@ impl Decoder {
             nominated_node_name: text(record.nominated)?,
             generated_claims: status.claims.map(|claims| Arc::new(claims.into_owned())),
             problems: problems.into(),
+            is_running_member: status.life == Life::Runs,
         };
         Ok(Pod {
             key,
@@ -245,7 +246,7 @@ impl Decoder {
             terminating: status.deletion != Deletion::None,
             removal_follows: status.deletion == Deletion::RemovalFollows,
             preempted: status.preempted,
-            terminal: status.terminal,
+            terminal: status.life == Life::Ended,
             scheduled_condition: status.condition.map(|own| Arc::new(own.into_owned())),
             uncommon: uncommon.boxed(),
             extra: self.extra(template.extra)?,

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::record::{
     AnswerRecord, CalledRecord, DecidedRecord, Deletion, EffectRecord, ErrorRecord, FilteredRecord,
-    NodePart, NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber,
-    PodRecord, Record, StatusPart, TemplatePart,
+    Life, NodePart, NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber,
+    PodNumber, PodRecord, Record, StatusPart, TemplatePart,
 };
 use crate::value::{Keep, put, write_value};
 
@@ -380,7 +380,11 @@ impl Encoder {
                 (true, true) => Deletion::RemovalFollows,
             },
             preempted: pod.preempted,
-            terminal: pod.terminal,
+            life: match (pod.terminal, pod.is_running_member()) {
+                (true, _) => Life::Ended,
+                (_, true) => Life::Runs,
+                _ => Life::Other,
+            },
             condition: pod.scheduled_condition.as_deref().map(Cow::Borrowed),
             claims: pod.generated_claims().map(|own| Cow::Borrowed(&**own)),
             problems: (!pod.problems().is_empty()).then(|| Cow::Borrowed(pod.problems())),

@@ -153,12 +153,22 @@ pub(crate) enum Deletion {
     RemovalFollows,
 }
 
+/// How far the life of a pod is. The first two are written as `false` and `true` were, which were
+/// here before `Runs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Life {
+    Other,
+    Ended,
+    /// A member of a PodGroup of Coscheduling that runs.
+    Runs,
+}
+
 /// The part of a pod that many pods have in common for a while.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StatusPart<'a> {
     pub(crate) deletion: Deletion,
     pub(crate) preempted: bool,
-    pub(crate) terminal: bool,
+    pub(crate) life: Life,
     pub(crate) condition: Option<Cow<'a, ScheduledCondition>>,
     pub(crate) claims: Option<Cow<'a, GeneratedClaims>>,
     pub(crate) problems: Option<Cow<'a, [Problem]>>,

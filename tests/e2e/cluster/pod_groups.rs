@@ -76,6 +76,55 @@ impl Cluster {
         self.create_pod(&pod).await;
     }
 
+    fn coscheduling_groups(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("scheduling.x-k8s.io", "v1alpha1", "PodGroup");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+        Api::namespaced_with(self.client.clone(), &self.name, &resource)
+    }
+
+    /// Creates a gang of Coscheduling.
+    pub(in crate::e2e) async fn create_coscheduling_gang(&self, name: &str, min_member: usize) {
+        let group: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": min_member},
+        }))
+        .unwrap();
+        create(&self.coscheduling_groups(), &group).await;
+    }
+
+    /// Creates `count` members of a gang of Coscheduling, each of which requests a CPU.
+    pub(in crate::e2e) async fn create_labelled_members(&self, group: &str, count: usize) {
+        for number in 0..count {
+            self.create_labelled_member(group, number).await;
+        }
+    }
+
+    /// Creates one member of a gang of Coscheduling, which requests a CPU.
+    pub(in crate::e2e) async fn create_labelled_member(&self, group: &str, number: usize) {
+        let mut pod = self.pod(&format!("{group}-{number}"), 1);
+        let label = ("scheduling.x-k8s.io/pod-group".to_owned(), group.to_owned());
+        pod.metadata.labels = Some([label].into());
+        self.create_pod(&pod).await;
+    }
+
+    /// Sets the phase of a pod, like its kubelet.
+    pub(in crate::e2e) async fn set_pod_phase(&self, pod: &str, phase: &str) {
+        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
+        self.pods.patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Returns the status of a gang of Coscheduling, once it has this phase.
+    pub(in crate::e2e) async fn coscheduling_status(&self, name: &str, phase: &str) -> Value {
+        let groups = self.coscheduling_groups();
+        eventually(&format!("{name} has the phase {phase}"), async || {
+            let status = json!(groups.get(name).await.unwrap())["status"].clone();
+            (status["phase"] == phase).then_some(status)
+        })
+        .await
+    }
+
     /// Returns the condition of a group that the scheduler writes, in either version, once its
     /// reason is this one.
     pub(in crate::e2e) async fn group_condition(&self, name: &str, reason: &str) -> Value {

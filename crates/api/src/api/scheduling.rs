@@ -88,6 +88,18 @@ api! {
         metadata: ObjectMeta,
         /// Desired state.
         spec: CoschedulingPodGroupSpec,
+        /// What is known about its pods.
+        status: CoschedulingPodGroupStatus,
+    }
+
+    /// `status` of a PodGroup of Coscheduling.
+    struct CoschedulingPodGroupStatus {
+        /// `Pending`, `Scheduling`, `Running`, `Unknown`, `Finished` or `Failed`.
+        phase: String,
+        /// Namespace and names of the owners of the pods.
+        occupied_by: String,
+        /// Number of pods that run.
+        running: i32,
     }
 
     /// `spec` of a PodGroup of Coscheduling.

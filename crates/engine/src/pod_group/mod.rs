@@ -13,12 +13,14 @@ mod placement_scores;
 mod preemption;
 mod reports;
 mod rooms;
+mod statuses;
 mod validation;
 
 pub(crate) use self::condition::condition;
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
 pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;
+pub(crate) use self::statuses::GroupStatuses;
 pub(crate) use self::validation::{InCommon, check_members};
 
 /// The first reason of the status of a group that is rejected.

@@ -2,7 +2,8 @@
 //!
 //! A report is a condition and an event about the PodGroup; the event is recorded once. A write
 //! that is refused or whose answer is lost is repeated, also one that the API server has accepted
-//! and the watch does not show. PodGroups of Coscheduling have no condition.
+//! and the watch does not show. PodGroups of Coscheduling have no condition; their
+//! [statuses](super::GroupStatuses) follow from their members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use crate::effect::{EffectId, EffectKind, Event, EventSubject, note};
 use crate::world::World;
 
 /// Time after the first write that failed until the next one. It doubles with each failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest time until a write is repeated, and the time after a write that has succeeded and
 /// that the watch does not show.
-const LONGEST_PAUSE: Duration = Duration::from_mins(2);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(2);
 
 /// The last report about each group.
 #[derive(Debug, Default)]

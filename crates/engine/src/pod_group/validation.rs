@@ -112,6 +112,7 @@ mod tests {
             may_preempt,
             topology_key: None,
             condition: None,
+            coscheduling: None,
         };
         let members = pods.map(|pod| QueuedPod::new(Arc::new(pod.build()), Time::ZERO));
         check_members(&members, &group, in_common).map_err(|status| status.message())

@@ -8,6 +8,7 @@ use framework::{
 };
 
 use super::World;
+use crate::change::Change;
 use crate::context::Context;
 
 /// Looking in.
@@ -15,6 +16,25 @@ impl World {
     /// Returns the group with which a pod is scheduled; `None` for a pod that is scheduled alone.
     pub(crate) fn group_of(&self, pod: &Pod) -> Option<PodGroupKey> {
         if self.profiles.schedules_groups() { pod.pod_group() } else { None }
+    }
+
+    /// Returns the groups whose members the change of a pod may change: those of the pod as it is
+    /// known, and as it becomes.
+    pub(crate) fn groups_of_changed(&self, change: &Change) -> Vec<PodGroupKey> {
+        let (key, uid, new) = match change {
+            Change::Pod(pod) => (&pod.key, &pod.uid, Some(&**pod)),
+            Change::PodDeleted { key, uid } => (key, uid, None),
+            _ => return Vec::new(),
+        };
+        if !self.profiles.schedules_groups() {
+            return Vec::new();
+        }
+        let placed = self.placed(uid).map(|placed| &*placed.pod);
+        let known = placed.or_else(|| self.pending.get(key).map(|pending| &**pending));
+        let mut groups: Vec<_> =
+            [known, new].into_iter().flatten().filter_map(Pod::pod_group).collect();
+        groups.dedup();
+        groups
     }
 
     /// Returns the PodGroup of this key.

@@ -2,9 +2,10 @@
 //! them, and events.
 
 use engine::{Change, EffectId, EffectKind, EventSubject};
-use framework::{Answer, EventResource, ObjectKey};
-use serde_json::json;
-use testkit::node;
+use framework::api::OwnerReference;
+use framework::{Answer, COSCHEDULING_POD_GROUPS, EventResource, ObjectKey, POD_GROUP_LABEL};
+use serde_json::{Value, json};
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 use crate::pod_groups::{conditions, member, members, places, pod_group, single_pod_nodes};
@@ -172,4 +173,184 @@ fn group_that_breaks_a_rule_is_reported_once() {
         assert_eq!(world.condition(name), Some(format!("SchedulerError: {text}")));
         assert_eq!(world.patches(name).len(), 1, "the condition is written once");
     }
+}
+
+/// The watch shows a gang of Coscheduling with this status.
+fn show_coscheduling(world: &mut World, name: &str, min_member: u32, status: &Value) {
+    let object = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}")},
+        "spec": {"minMember": min_member}, "status": status,
+    });
+    let kind = EventResource::Custom(COSCHEDULING_POD_GROUPS.into());
+    world.apply(Change::Object(Box::new(testkit::object(kind, object))));
+}
+
+fn labelled(group: &str, number: usize) -> PodBuilder {
+    pod(&format!("{group}{number}")).label(POD_GROUP_LABEL, group)
+}
+
+/// The statuses of PodGroups of Coscheduling that were written.
+fn statuses(world: &World) -> Vec<Value> {
+    let writes = world.history.iter().filter_map(|effect| match &effect.kind {
+        EffectKind::Write(write) if *write.api_version == *"scheduling.x-k8s.io/v1alpha1" => {
+            Some(write)
+        }
+        _ => None,
+    });
+    writes.map(|write| write.body()["status"].clone()).collect()
+}
+
+/// The last status that was written, once there are `count`.
+#[track_caller]
+fn status(world: &World, count: usize) -> Value {
+    let mut statuses = statuses(world);
+    assert_eq!(statuses.len(), count, "{statuses:?}");
+    statuses.pop().unwrap()
+}
+
+#[test]
+fn status_of_coscheduling_follows_the_members() {
+    let mut world = single_pod_nodes([], 3);
+    show_coscheduling(&mut world, "c", 2, &Value::Null);
+    world.run_for(60);
+    assert_eq!(statuses(&world), [json!(0); 0], "it may be a group of another scheduler");
+    let owned = |number| {
+        labelled("c", number).with(|pod| {
+            pod.metadata.owner_references = vec![OwnerReference {
+                api_version: "batch/v1".to_owned(),
+                kind: "Job".to_owned(),
+                name: "job".to_owned(),
+                controller: true,
+                ..OwnerReference::default()
+            }];
+        })
+    };
+    world.pod(owned(0));
+    world.run_for(2);
+    let pending = status(&world, 1);
+    assert_eq!(pending, json!({"phase": "Pending", "running": 0}));
+    show_coscheduling(&mut world, "c", 2, &pending);
+    world.pod(owned(1));
+    world.run_for(10);
+    let scheduled = status(&world, 2);
+    let expected = json!({"phase": "Scheduling", "running": 0, "occupiedBy": "default/job"});
+    assert_eq!(scheduled, expected);
+    show_coscheduling(&mut world, "c", 2, &scheduled);
+    for name in ["c0", "c1"] {
+        world.update(name, |pod| pod.status.phase = "Running".to_owned());
+    }
+    world.run_for(10);
+    let running = status(&world, 3);
+    assert_eq!(running, json!({"phase": "Running", "running": 2, "occupiedBy": "default/job"}));
+    show_coscheduling(&mut world, "c", 2, &running);
+    world.delete("c0");
+    world.run_for(10);
+    let left = status(&world, 4);
+    assert_eq!(left, json!({"phase": "Unknown", "running": 1, "occupiedBy": "default/job"}));
+    show_coscheduling(&mut world, "c", 2, &left);
+    world.delete("c1");
+    world.run_for(10);
+    let gone = status(&world, 5);
+    assert_eq!(gone, json!({"phase": "Unknown", "running": 0, "occupiedBy": "default/job"}));
+    show_coscheduling(&mut world, "c", 2, &gone);
+    world.pod(owned(2));
+    world.run_for(10);
+    assert_eq!(status(&world, 6)["phase"], "Pending");
+}
+
+#[test]
+fn gang_of_coscheduling_that_does_not_fit_is_pending() {
+    let mut world = single_pod_nodes([], 1);
+    show_coscheduling(&mut world, "c", 2, &Value::Null);
+    (0..2).for_each(|number| world.pod(labelled("c", number)));
+    world.run_for(10);
+    let pending = status(&world, 1);
+    assert_eq!(pending, json!({"phase": "Pending", "running": 0}));
+    show_coscheduling(&mut world, "c", 2, &pending);
+    world.run_for(600);
+    assert_eq!(statuses(&world).len(), 1);
+}
+
+#[test]
+fn status_of_coscheduling_that_is_refused_is_repeated_with_growing_pauses() {
+    let mut world = single_pod_nodes([], 3);
+    show_coscheduling(&mut world, "c", 2, &Value::Null);
+    world.pod(labelled("c", 0));
+    world.pass(1);
+    world.try_attempt();
+    let (mut pauses, mut last) = (Vec::new(), world.now);
+    for count in 1..10 {
+        let write = take_write(&mut world);
+        let forbidden = "podgroups/status is forbidden".to_owned();
+        world.answer(write, &Answer::Forbidden(forbidden));
+        // A change of the group does not hasten the next write.
+        world.update("c0", |pod| pod.status.start_time = None);
+        while statuses(&world).len() == count {
+            world.pass(1);
+            world.try_attempt();
+        }
+        pauses.push(world.now.since(last).as_secs());
+        last = world.now;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 120, 120]);
+    let write = take_write(&mut world);
+    world.pod(labelled("c", 1));
+    world.run_for(119);
+    assert_eq!(places(&world, "c", 2), ["placed"; 2], "its members are bound all the same");
+    assert_eq!(statuses(&world).len(), 10, "one write is under way");
+    world.answer(write, &Answer::ok());
+    world.run_for(2);
+    assert_eq!(status(&world, 11)["phase"], "Scheduling");
+    world.run_for(117);
+    assert_eq!(statuses(&world).len(), 11);
+    world.run_for(5);
+    assert_eq!(statuses(&world).len(), 12, "the watch does not show it");
+}
+
+#[test]
+fn status_of_coscheduling_that_another_has_written_is_not_contradicted() {
+    let mut world = single_pod_nodes([], 2);
+    show_coscheduling(&mut world, "c", 2, &Value::Null);
+    (0..2).for_each(|number| world.pod(labelled("c", number)));
+    world.run_for(5);
+    let own = status(&world, 1);
+    show_coscheduling(&mut world, "c", 2, &own);
+    world.run_for(5);
+    show_coscheduling(&mut world, "c", 2, &json!({"phase": "Pending"}));
+    world.run_for(300);
+    assert_eq!(statuses(&world).len(), 1);
+    world.update("c0", |pod| pod.status.phase = "Running".to_owned());
+    world.run_for(5);
+    assert_eq!(status(&world, 2), json!({"phase": "Scheduling", "running": 1}));
+    show_coscheduling(&mut world, "c", 2, &json!({"phase": "Failed", "failed": 1}));
+    world.delete("c0");
+    world.run_for(300);
+    assert_eq!(statuses(&world).len(), 2, "the phase is final");
+}
+
+#[test]
+fn status_of_coscheduling_is_left_to_the_scheduler_of_the_pods() {
+    let mut world = single_pod_nodes([], 2);
+    show_coscheduling(&mut world, "c", 2, &Value::Null);
+    (0..2).for_each(|number| {
+        world.pod(labelled("c", number).scheduler("other").on(&format!("n{number}")));
+    });
+    world.run_for(300);
+    assert_eq!(statuses(&world), [json!(0); 0]);
+}
+
+#[test]
+fn statuses_of_many_groups_are_written_at_a_bounded_rate() {
+    let mut world = single_pod_nodes([], 1);
+    for group in 0..250 {
+        let name = format!("g{group}-");
+        show_coscheduling(&mut world, &name, 2, &Value::Null);
+        world.pod(labelled(&name, 0));
+    }
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        world.run_for(1);
+        counts.push(statuses(&world).len());
+    }
+    assert_eq!(counts, [100, 200, 250, 250, 250]);
 }
