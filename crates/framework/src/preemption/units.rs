@@ -21,13 +21,16 @@ pub(super) struct Unit {
 }
 
 /// The importance of a unit; the most important is the smallest. By priority, groups before single
-/// pods, larger groups before smaller ones, and then by the earliest start.
+/// pods, larger groups before smaller ones, and then by the earliest start. Pods that started at the
+/// same time are ordered by their groups, so that few groups lose pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Importance {
     priority: Reverse<i32>,
     is_single: bool,
     members: Reverse<usize>,
     start: Time,
+    /// The place of the PodGroup among those of all units; 0 without one.
+    group: usize,
 }
 
 /// Which units may become victims.
@@ -74,6 +77,8 @@ impl Below<'_> {
         let mut units: Vec<Unit> = Vec::new();
         // Never iterated.
         let mut whole: HashMap<PodGroupKey, usize> = HashMap::new();
+        // Never iterated.
+        let mut places: HashMap<PodGroupKey, usize> = HashMap::new();
         for (ix, pod) in nodes.flat_map(|node| cluster.node(node).placed()) {
             let group = cluster.pod_group_of(pod);
             let of_group = group.as_ref().and_then(|(_, group)| group.priority);
@@ -83,6 +88,10 @@ impl Below<'_> {
                 continue;
             }
             let is_single = group.is_none();
+            let place = group.as_ref().map_or(0, |(key, _)| {
+                let next = places.len() + 1;
+                *places.entry(key.clone()).or_insert(next)
+            });
             let key = group.filter(|(_, group)| group.is_disrupted_whole).map(|(key, _)| key);
             if let Some(known) = key.as_ref().and_then(|key| whole.get(key)) {
                 if is_complete {
@@ -95,6 +104,7 @@ impl Below<'_> {
                 is_single,
                 members: Reverse(usize::from(!is_single)),
                 start: start_of(pod, wall_time),
+                group: place,
             };
             let mut unit = Unit { pods: smallvec![ix], importance, violations: 0 };
             if let Some(key) = key {
@@ -229,6 +239,17 @@ mod tests {
         units.sort_by_key(|unit| unit.importance);
         let expected = ["top", "g1 g2", "single", "early", "late", "unstarted"];
         assert_eq!(names(&cluster, units), expected);
+    }
+
+    #[test]
+    fn pods_of_one_group_are_together_if_they_started_at_once() {
+        let pods = [("s1", "single", "a"), ("o1", "other", "a"), ("s2", "single", "b")];
+        let mut cluster = cluster_with(pods.map(|(name, group, node)| of(name, group, node)));
+        let object = json!({"metadata": {"name": "other"}, "spec": {"priority": 4}});
+        cluster.set_json(&EventResource::PodGroup, "default", "other", Some(object.into()));
+        let mut units = below(&cluster, 10).everywhere();
+        units.sort_by_key(|unit| unit.importance);
+        assert_eq!(names(&cluster, units), ["s1", "s2", "o1"]);
     }
 
     #[test]
