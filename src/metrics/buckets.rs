@@ -31,8 +31,12 @@ pub(super) fn pod() -> Vec<f64> {
 /// Number of attempts of a pod.
 pub(super) const POD_ATTEMPTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Number of victims of a preemption.
+/// Number of victims of a preemption for a pod.
 pub(super) const VICTIMS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+
+/// Number of victims of a preemption for a pod group.
+pub(super) const GROUP_VICTIMS: &[f64] =
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
 /// Duration of requests to the API server, in seconds.
 pub(super) const REQUEST: &[f64] =

@@ -188,6 +188,18 @@ impl EngineProbe {
         known.observe(began.elapsed().as_secs_f64());
     }
 
+    /// Counts a search for victims.
+    fn preemption_attempted(&self, point: Point, code: Code) {
+        let family = &self.metrics.attempts;
+        match point {
+            Point::Extension(ExtensionPoint::PostFilter) => family.preemption_attempts.inc(),
+            Point::Extension(ExtensionPoint::PodGroupPostFilter) => {
+                family.groups.preemptions.with_label_values(&[code.name()]).inc();
+            }
+            _ => {}
+        }
+    }
+
     fn volume_error(&self, point: Point) {
         let operation = match point {
             Point::Extension(ExtensionPoint::Filter) => "predicate",
@@ -258,9 +270,8 @@ impl Probe for EngineProbe {
     fn stop(&mut self, span: Span<'_>, code: Code) {
         if let Span::Plugin(point, plugin) = span {
             self.profiles[self.current].evaluated(point, plugin, code, &self.metrics.plugins);
-            let is_post_filter = point == ExtensionPoint::PostFilter.into();
-            if is_post_filter && **plugin == *default_preemption::NAME {
-                self.metrics.attempts.preemption_attempts.inc();
+            if **plugin == *default_preemption::NAME {
+                self.preemption_attempted(point, code);
             }
             if code == Code::Error && **plugin == *volume_binding::NAME {
                 self.volume_error(point);
@@ -337,6 +348,10 @@ impl Probe for EngineProbe {
                 generated.inc_by(count as u64);
             }
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
+            Count::GroupVictims(number) => {
+                let victims = family.groups.preemption_victims.with_label_values::<&str>(&[]);
+                victims.observe(number as f64);
+            }
             Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
         }
     }
@@ -659,6 +674,7 @@ mod tests {
         });
         probe.count(Count::Panic { plugin: &plugin });
         probe.count(Count::Victims(3));
+        probe.count(Count::GroupVictims(16));
         probe.count(Count::of(&PREEMPTION_PAUSES, &["node"]));
         probe.enter("a");
         for name in ["DefaultPreemption", "Other"] {
@@ -667,6 +683,10 @@ mod tests {
             probe.start(span);
             probe.stop(span, Code::Unschedulable);
         }
+        let preemption: PluginName = "DefaultPreemption".into();
+        let for_group = Span::Plugin(ExtensionPoint::PodGroupPostFilter.into(), &preemption);
+        probe.start(for_group);
+        probe.stop(for_group, Code::Success);
         let volumes: PluginName = "VolumeBinding".into();
         let bind = Span::Plugin(ExtensionPoint::PreBind.into(), &volumes);
         for (span, code) in [
@@ -692,6 +712,8 @@ mod tests {
                 ("schedule_attempts_total", "profile=a result=error", 1),
                 ("preemption_attempts_total", "", 1),
                 ("preemption_victims_sum", "", 3),
+                ("workload_preemption_attempts_total", "result=Success", 1),
+                ("workload_preemption_victims_sum", "", 16),
                 ("volume_scheduling_stage_error_total", "operation=bind", 1),
                 ("permit_wait_duration_seconds_sum", "result=Unschedulable", 1),
             ],

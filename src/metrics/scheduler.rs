@@ -36,6 +36,8 @@ pub(super) struct GroupAttempts {
     pub(super) total: IntCounterVec,
     pub(super) duration: HistogramVec,
     pub(super) algorithm: HistogramVec,
+    pub(super) preemptions: IntCounterVec,
+    pub(super) preemption_victims: HistogramVec,
 }
 
 impl GroupAttempts {
@@ -63,6 +65,19 @@ impl GroupAttempts {
                 page: "absent before the first attempt of a group",
                 ..ALPHA
             }, buckets::attempt()),
+            preemptions: table.counters(Declaration {
+                name: "scheduler_workload_preemption_attempts_total",
+                labels: &["result"],
+                help: "Searches of DefaultPreemption for victims for a pod group, by their code.",
+                page: "absent before the first search for victims for a group",
+                ..ALPHA
+            }),
+            preemption_victims: table.histograms(Declaration {
+                name: "scheduler_workload_preemption_victims",
+                help: "Number of pods that are evicted for a pod group.",
+                page: "absent before the first preemption for a group",
+                ..ALPHA
+            }, buckets::GROUP_VICTIMS),
         }
     }
 }

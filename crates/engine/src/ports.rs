@@ -373,8 +373,12 @@ pub enum Count<'a> {
         /// How many.
         count: usize,
     },
-    /// Number of victims of one preemption (`preemption_victims`), terminating victims included.
+    /// Number of victims of one preemption for a pod (`preemption_victims`), terminating victims
+    /// included.
     Victims(usize),
+    /// Number of victims of one preemption for a group (`workload_preemption_victims`), terminating
+    /// victims included.
+    GroupVictims(usize),
     /// The evictions of one preemption ended (`preemption_goroutines_duration_seconds`).
     Evicted {
         /// Whether all evictions succeeded: Success or Error.

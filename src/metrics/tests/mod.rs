@@ -69,6 +69,11 @@ fn with_samples() -> Arc<Metrics> {
     });
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
+    probe.count(Count::GroupVictims(2));
+    let preemption: PluginName = "DefaultPreemption".into();
+    let for_group = Span::Plugin(ExtensionPoint::PodGroupPostFilter.into(), &preemption);
+    probe.start(for_group);
+    probe.stop(for_group, Code::Success);
     probe.count(Count::Placements { profile: "a", count: 2 });
     probe.start(Span::Placement("a"));
     probe.stop(Span::Placement("a"), Code::Success);

@@ -191,7 +191,7 @@ impl Preemptions {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Option<PreemptionId> {
-        let count = Count::Victims(request.victims.len());
+        let count = request.count_of_victims();
         self.count_on_ending(&request);
         request.victims.retain(|victim| self.may_be_evicted(victim, world));
         request.victims.iter().for_each(|victim| world.begin_eviction(victim));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use framework::preemption::{PodGroupPreemption, Preemption};
 use framework::{PluginName, Pod, PodKey, Uid};
 
+use crate::ports::Count;
 use crate::world::World;
 
 /// The evictions that a plugin asks for.
@@ -51,6 +52,14 @@ impl Request {
         let preemptors: Vec<_> = preemptors.collect();
         let beneficiary = Beneficiary { preemptors, group: Some(uid) };
         (!beneficiary.preemptors.is_empty()).then_some(Self { beneficiary, plugin, victims })
+    }
+
+    /// Returns the number of victims, terminating ones included.
+    pub(super) fn count_of_victims(&self) -> Count<'static> {
+        match self.beneficiary.group {
+            Some(_) => Count::GroupVictims(self.victims.len()),
+            None => Count::Victims(self.victims.len()),
+        }
     }
 
     /// Moves the least important victim that shares a node with a preemptor to the end. The

@@ -210,6 +210,7 @@ impl Probe for Recorder {
             | Count::Incoming { .. }
             | Count::IncomingGroup { .. }
             | Count::Victims(_)
+            | Count::GroupVictims(_)
             | Count::Placements { .. }
             | Count::PendingDeleted { .. }
             | Count::ApiCall { .. }
