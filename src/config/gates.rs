@@ -373,6 +373,16 @@ impl Gates {
         decided.unwrap_or_else(|| self.is_on("GangScheduling"))
     }
 
+    /// Whether the pods of a PodGroup share its claims. Where groups are decided together, this is
+    /// off only if a flag says so.
+    ///
+    /// Rule group-claims-without-a-gate of docs/differences.toml.
+    fn share_group_claims(&self) -> bool {
+        const GATE: &str = "DRAWorkloadResourceClaims";
+        let decided = find(GATE).and_then(|gate| self.setting(gate, gate.at(self.level)?));
+        decided.unwrap_or_else(|| self.is_on("GenericWorkload"))
+    }
+
     /// The gates that plugins read.
     pub(super) fn of_plugins(&self) -> PluginGates {
         PluginGates {
@@ -389,6 +399,7 @@ impl Gates {
             generic_workload: self.is_on("GenericWorkload"),
             workload_aware_preemption: self.preempt_for_groups(),
             pod_group_preemption_policy: self.is_on("PodGroupPreemptionPolicy"),
+            workload_claims: self.share_group_claims(),
             group_members_alone: self.schedules_members_alone(),
         }
     }
@@ -603,6 +614,26 @@ mod tests {
             assert_eq!(gates.of_plugins().workload_aware_preemption, expected, "{level} {flags}");
         }
         assert!(Gates::at(Level::V1_36).with_groups().of_plugins().workload_aware_preemption);
+    }
+
+    #[test]
+    fn groups_share_claims_unless_a_flag_forbids_it() {
+        for (level, flags, expected) in [
+            (Level::V1_36, "", false),
+            (Level::V1_36, "GenericWorkload=true", true),
+            (Level::V1_36, "GenericWorkload=true,DRAWorkloadResourceClaims=true", true),
+            (Level::V1_37, "", false),
+            (Level::V1_37, "GenericWorkload=true", true),
+            (Level::V1_37, "GenericWorkload=true,DRAWorkloadResourceClaims=false", false),
+        ] {
+            let gates = Gates::at(level).with_flags([flags]).unwrap();
+            assert_eq!(gates.of_plugins().workload_claims, expected, "{level} {flags}");
+            assert_eq!(gates.check_needs(), Ok(()), "{level} {flags}");
+        }
+        for level in Level::ALL {
+            assert!(!Gates::at(level).is_on("DRAWorkloadResourceClaims"), "{level}");
+            assert!(Gates::at(level).with_groups().of_plugins().workload_claims, "{level}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{POD_GROUP_LABEL, Pod, Uid, api};
+use crate::{POD_GROUP_LABEL, Pod, PodResourceClaim, Uid, api};
 
 /// The PodGroups of Coscheduling, as `<plural>.<version>.<group>`.
 pub const COSCHEDULING_POD_GROUPS: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
@@ -105,6 +105,8 @@ pub struct PodGroup {
     /// The key of the node label whose value all its pods have in common, if it asks for one
     /// domain.
     pub topology_key: Option<Arc<str>>,
+    /// The ResourceClaims that are reserved for the group instead of its pods.
+    pub claims: Box<[PodResourceClaim]>,
     /// The condition that the scheduler wrote.
     pub condition: Option<PodGroupCondition>,
     /// The status of a PodGroup of Coscheduling.
@@ -133,6 +135,7 @@ impl PodGroup {
                 .is_some_and(api::DisruptionMode::is_of_all),
             may_preempt: spec.preemption_policy.as_deref().map(|policy| policy != "Never"),
             topology_key: topology.first().map(|constraint| constraint.key.as_str().into()),
+            claims: spec.resource_claims.iter().map(PodResourceClaim::compile).collect(),
             condition: condition.map(|condition| PodGroupCondition {
                 status: condition.status == "True",
                 reason: condition.reason.as_str().into(),
@@ -153,6 +156,7 @@ impl PodGroup {
             is_disrupted_whole: false,
             may_preempt: None,
             topology_key: None,
+            claims: Box::default(),
             condition: None,
             coscheduling: Some(CoschedulingStatus {
                 phase: status.phase.as_str().into(),

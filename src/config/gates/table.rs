@@ -169,7 +169,6 @@ impl Gate {
 }
 
 const DRA: &[&str] = &["DynamicResourceAllocation"];
-const GROUP_CLAIMS: &str = "sharing of claims in pod groups";
 const GROUP_TREES: &str = "scheduling of groups of pod groups";
 const LISTS: &str = "support for lists as attributes of devices";
 const NODE_RESOURCES: &str = "support for devices that take node resources";
@@ -224,7 +223,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::on("DRAPrioritizedList", Ga).needs(DRA).lock_from(V1_37),
     Gate::on("DRAResourceClaimDeviceStatus", Beta).lock_from(V1_37),
     Gate::on("DRASchedulerFilterTimeout", Beta).needs(DRA),
-    Gate::off("DRAWorkloadResourceClaims", Alpha, GROUP_CLAIMS)
+    Gate::new("DRAWorkloadResourceClaims", Alpha, false, Support::Follows)
         .needs(&["DynamicResourceAllocation", "GenericWorkload"])
         .becomes(V1_37, Beta, false),
     Gate::locked("DynamicResourceAllocation").removed_in(V1_38),

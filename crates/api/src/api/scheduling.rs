@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectMeta, or_default};
+use super::{ObjectMeta, PodResourceClaim, or_default};
 
 api! {
     /// A `scheduling.k8s.io` PodGroup. The versions v1alpha2 and v1beta1 have these fields in
@@ -28,6 +28,8 @@ api! {
         preemption_policy: Option<String>,
         /// Where its pods are placed together.
         scheduling_constraints: PodGroupSchedulingConstraints,
+        /// The ResourceClaims that its pods share, in the form of those of a pod.
+        resource_claims: Vec<PodResourceClaim>,
     }
 
     /// `spec.schedulingConstraints` of a PodGroup.

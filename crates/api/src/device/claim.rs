@@ -9,7 +9,7 @@ use super::{
     Allocation, Amounts, DeviceId, DeviceSelector, DeviceToleration, EXTENDED_RESOURCE_CLAIM,
     FINALIZER, shared,
 };
-use crate::{Pod, Uid, api};
+use crate::{Pod, PodGroup, Uid, api};
 
 /// A ResourceClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,9 +246,14 @@ impl ResourceClaim {
         self.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
     }
 
-    /// Returns whether the claim is reserved for the pod.
-    pub fn is_reserved_for(&self, pod: &Pod) -> bool {
-        self.reserved_for.iter().any(|user| user.uid == pod.uid)
+    /// Returns whether the PodGroup controls the claim.
+    pub fn is_made_for_group(&self, group: &PodGroup) -> bool {
+        self.controller.as_ref().is_some_and(|owner| owner.uid == group.uid)
+    }
+
+    /// Returns whether the claim is reserved for the pod or PodGroup with this UID.
+    pub fn is_reserved_for(&self, user: &Uid) -> bool {
+        self.reserved_for.iter().any(|own| own.uid == *user)
     }
 }
 
@@ -330,6 +335,23 @@ impl DeviceConfig {
 }
 
 impl ClaimConsumer {
+    /// Returns a pod as the user of a claim.
+    pub fn pod(pod: &Pod) -> Self {
+        let (name, uid) = (pod.key.name.clone(), pod.uid.clone());
+        Self { api_group: "".into(), resource: "pods".into(), name, uid, raw: Arc::default() }
+    }
+
+    /// Returns a PodGroup of `scheduling.k8s.io` as the user of a claim.
+    pub fn pod_group(name: &Arc<str>, group: &PodGroup) -> Self {
+        Self {
+            api_group: "scheduling.k8s.io".into(),
+            resource: "podgroups".into(),
+            name: name.clone(),
+            uid: group.uid.clone(),
+            raw: Arc::default(),
+        }
+    }
+
     fn from_api(raw: &Value) -> Self {
         let text = |field: &str| raw[field].as_str().unwrap_or_default();
         Self {

@@ -6,6 +6,16 @@ use serde_json::{Value, json};
 /// The annotation of a claim from a template with the name of the claim in its pod.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
+/// The annotation of a claim from a template with the name of the claim in its PodGroup.
+pub const GROUP_CLAIM_NAME: &str = "resource.kubernetes.io/podgroup-claim-name";
+
+/// The API of the owner of a claim.
+#[derive(Clone, Copy)]
+struct Api<'a> {
+    version: &'a str,
+    kind: &'a str,
+}
+
 /// Maximum length of a generated name, without the hyphen and the five random characters at its
 /// end.
 const BASE_MAX: usize = 57;
@@ -13,21 +23,35 @@ const BASE_MAX: usize = 57;
 /// Returns a pod's claim for which `template` is the template. The pod owns the claim. The API
 /// server completes the name from `generateName`.
 pub fn claim_for(pod: &Value, pod_claim: &str, template: &Value) -> Value {
-    let (template, owner) = (&template["spec"], &pod["metadata"]);
+    let mut claim = claim_of(pod, Api { version: "v1", kind: "Pod" }, pod_claim, template);
+    claim["metadata"]["annotations"][POD_CLAIM_NAME] = json!(pod_claim);
+    claim
+}
+
+/// Returns the claim of a PodGroup for which `template` is the template. The PodGroup owns the
+/// claim. The API server completes the name from `generateName`.
+pub fn claim_for_group(group: &Value, group_claim: &str, template: &Value) -> Value {
+    let version = group["apiVersion"].as_str().unwrap_or("scheduling.k8s.io/v1beta1");
+    let mut claim = claim_of(group, Api { version, kind: "PodGroup" }, group_claim, template);
+    claim["metadata"]["annotations"][GROUP_CLAIM_NAME] = json!(group_claim);
+    claim
+}
+
+fn claim_of(owner: &Value, api: Api<'_>, entry: &str, template: &Value) -> Value {
+    let (template, owner) = (&template["spec"], &owner["metadata"]);
     let name = owner["name"].as_str().unwrap_or_default();
     let mut metadata = json!({
-        "generateName": format!("{}-", name_base(name, pod_claim)),
+        "generateName": format!("{}-", name_base(name, entry)),
         "namespace": owner["namespace"],
         "annotations": template["metadata"]["annotations"],
         "ownerReferences": [{
-            "apiVersion": "v1", "kind": "Pod", "name": name, "uid": owner["uid"],
+            "apiVersion": api.version, "kind": api.kind, "name": name, "uid": owner["uid"],
             "controller": true, "blockOwnerDeletion": true,
         }],
     });
     if template["metadata"]["labels"].is_object() {
         metadata["labels"] = template["metadata"]["labels"].clone();
     }
-    metadata["annotations"][POD_CLAIM_NAME] = json!(pod_claim);
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": metadata, "spec": template["spec"],

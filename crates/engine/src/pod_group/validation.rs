@@ -111,6 +111,7 @@ mod tests {
             is_disrupted_whole: false,
             may_preempt,
             topology_key: None,
+            claims: Box::default(),
             condition: None,
             coscheduling: None,
         };

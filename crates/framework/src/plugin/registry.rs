@@ -42,6 +42,9 @@ pub struct PluginGates {
     pub workload_aware_preemption: bool,
     /// PodGroupPreemptionPolicy: the pods of a PodGroup must have its preemption policy.
     pub pod_group_preemption_policy: bool,
+    /// DRAWorkloadResourceClaims: the pods of a PodGroup share its claims, which are reserved for
+    /// the group.
+    pub workload_claims: bool,
     /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods
     /// of groups.
     pub group_members_alone: bool,
@@ -66,6 +69,7 @@ impl PluginGates {
             generic_workload: false,
             workload_aware_preemption: false,
             pod_group_preemption_policy: false,
+            workload_claims: false,
             group_members_alone: false,
         }
     }

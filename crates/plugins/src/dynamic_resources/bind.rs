@@ -21,7 +21,7 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::device::{Allocation, ResourceClaim};
+use framework::device::{Allocation, ClaimConsumer, ResourceClaim};
 use framework::{
     Answer, EventResource, Handle, ObjectKey, Pod, PreBindInput, PreBindStep, Status, Time, Write,
     api,
@@ -73,8 +73,11 @@ pub(super) struct Binder {
 pub(super) struct ClaimWork {
     /// The version that the next write is based on.
     pub(super) claim: Arc<ResourceClaim>,
-    /// The allocation that Reserve made; `None` if the claim was allocated before.
+    /// The allocation that Reserve made, for this pod or for another one of its group; `None` if the
+    /// claim was allocated before.
     pub(super) allocation: Option<Arc<Allocation>>,
+    /// Whom the claim is reserved for: the pod or its PodGroup.
+    pub(super) user: ClaimConsumer,
     /// Whether the claim is for extended resources.
     pub(super) is_extended: bool,
     /// Whether a write that reserves the claim may have been carried out.
@@ -215,9 +218,9 @@ impl Run<'_, '_> {
         let work = self.work(place);
         let claim = work.claim.clone();
         let full_name = full_name(&claim);
-        if claim.is_reserved_for(self.pod) && (work.allocation.is_none() || work.is_written()) {
-            let (pod, now) = (&self.pod.uid, self.handle.now);
-            if self.setting.tracker.lock().releases.concern(&claim, pod, now) {
+        let user = &work.user.uid;
+        if claim.is_reserved_for(user) && (work.allocation.is_none() || work.is_written()) {
+            if self.setting.tracker.lock().releases.concern(&claim, user, self.handle.now) {
                 let text = format!("the reservation of claim {full_name} is being removed");
                 return self.conflict(place, tries, text);
             }
@@ -228,7 +231,14 @@ impl Run<'_, '_> {
         }
         if work.allocation.is_some() {
             if claim.allocation.is_some() {
-                return Err(format!("claim {full_name} got allocated elsewhere in the meantime"));
+                if !work.is_written() {
+                    return Err(format!(
+                        "claim {full_name} got allocated elsewhere in the meantime"
+                    ));
+                }
+            // Another pod of the group has written the allocation, and it is gone again.
+            } else if !self.setting.tracker.lock().has_in_flight(&claim.uid, &self.pod.uid) {
+                return Err(format!("claim {full_name} got deallocated elsewhere in the meantime"));
             }
         } else if claim.allocation.is_none() {
             return Err(format!("claim {full_name} got deallocated elsewhere in the meantime"));
@@ -246,11 +256,12 @@ impl Run<'_, '_> {
             return Ok(self.wait(&[key(claim)], now + TURN_CHECK));
         }
         let work = self.work(place);
-        if work.allocation.is_some() && !claim.is_protected() {
+        let allocation = work.unwritten();
+        if allocation.is_some() && !claim.is_protected() {
             return self.write(Stage::Finalizer { place, tries });
         }
         let timestamp = self.setting.binding_timeout.map(|_| self.handle.wall_time());
-        let write = writes::reservation(claim, work.allocation.as_deref(), self.pod, timestamp);
+        let write = writes::reservation(claim, allocation, &work.user, timestamp);
         self.write(Stage::Reservation { place, tries, write: Box::new(write) })
     }
 
@@ -324,7 +335,7 @@ impl Run<'_, '_> {
             }
             Stage::Reservation { place, .. } => {
                 let work = self.work(place);
-                let is_new = work.allocation.is_some();
+                let is_new = work.unwritten().is_some();
                 let what = if is_new { "allocation and reservation" } else { "reservation" };
                 format!("add {what} to claim {}", full_name(&work.claim))
             }
@@ -640,8 +651,13 @@ impl Run<'_, '_> {
 
 impl ClaimWork {
     /// Returns the work for a claim that needs no allocation.
-    pub(super) fn allocated_before(claim: &Arc<ResourceClaim>) -> Self {
-        Self { claim: claim.clone(), allocation: None, is_extended: false, in_doubt: false }
+    pub(super) fn allocated_before(claim: &Arc<ResourceClaim>, user: ClaimConsumer) -> Self {
+        Self { claim: claim.clone(), allocation: None, user, is_extended: false, in_doubt: false }
+    }
+
+    /// Returns the allocation that Reserve made, if the claim has none.
+    fn unwritten(&self) -> Option<&Allocation> {
+        self.allocation.as_deref().filter(|_| self.claim.allocation.is_none())
     }
 
     /// Whether the claim has the allocation that Reserve made.

@@ -1,11 +1,57 @@
-//! The ResourceClaims of a pod.
+//! The ResourceClaims of a pod, and whom they are reserved for.
+//!
+//! A pod shares a claim of its PodGroup by an entry that is equal to one of the group: the same
+//! name, and the same claim or template. The status of the pod names the claim of a template, as it
+//! does for a claim of its own. Such a claim is reserved for the group.
 
 use std::sync::Arc;
 
-use framework::device::ResourceClaim;
-use framework::{Cluster, Pod, PodClaimSource, PodResourceClaim};
+use framework::device::{ClaimConsumer, ResourceClaim};
+use framework::{
+    Cluster, Pod, PodClaimSource, PodGroup, PodGroupKey, PodGroupSource, PodResourceClaim,
+};
 
 use super::tracker::TrackedClaims;
+
+/// Finds the PodGroups whose claims pods share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupClaims {
+    /// The gate DRAWorkloadResourceClaims.
+    pub(super) are_shared: bool,
+}
+
+impl GroupClaims {
+    /// Returns the PodGroup of a pod, if its pods share claims.
+    fn group_of<'a>(
+        self,
+        pod: &Pod,
+        cluster: &'a Cluster,
+    ) -> Option<(PodGroupKey, &'a Arc<PodGroup>)> {
+        let found = cluster.pod_group_of(pod).filter(|_| self.are_shared)?;
+        (found.0.source == PodGroupSource::Kubernetes).then_some(found)
+    }
+
+    /// Returns whom a claim of the pod is reserved for: its PodGroup or the pod itself.
+    pub(super) fn user_of(
+        self,
+        claim: &ResourceClaim,
+        pod: &Pod,
+        cluster: &Cluster,
+    ) -> ClaimConsumer {
+        let Some((key, group)) = self.group_of(pod, cluster) else {
+            return ClaimConsumer::pod(pod);
+        };
+        let names = |entry: &&PodResourceClaim| match &entry.source {
+            PodClaimSource::Claim(name) => *name == claim.name,
+            _ => false,
+        };
+        let mut named = pod.spec.resource_claims.iter().filter(names);
+        match claim.is_made_for_group(group) || named.any(|entry| group.claims.contains(entry)) {
+            true => ClaimConsumer::pod_group(&key.name, group),
+            false => ClaimConsumer::pod(pod),
+        }
+    }
+}
 
 /// Returns the claims of the pod in the order of its spec, in their latest known version.
 ///
@@ -16,11 +62,16 @@ pub(super) fn claims_of(
     pod: &Pod,
     cluster: &Cluster,
     tracked: &TrackedClaims,
+    groups: GroupClaims,
 ) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
     for entry in &pod.spec.resource_claims {
         if let Some(name) = claim_name(pod, entry)? {
-            claims.push(claim(pod, entry, name, cluster, tracked)?);
+            let claim = usable_claim(pod, name, cluster, tracked)?;
+            if entry.source == PodClaimSource::Template {
+                check_owner(&claim, pod, groups.group_of(pod, cluster))?;
+            }
+            claims.push(claim);
         }
     }
     Ok(claims)
@@ -47,9 +98,8 @@ fn claim_name<'a>(pod: &'a Pod, entry: &'a PodResourceClaim) -> Result<Option<&'
     }
 }
 
-fn claim(
+fn usable_claim(
     pod: &Pod,
-    entry: &PodResourceClaim,
     name: &str,
     cluster: &Cluster,
     tracked: &TrackedClaims,
@@ -64,11 +114,26 @@ fn claim(
     if claim.terminating {
         return Err(format!("resourceclaim {name:?} is being deleted"));
     }
-    if entry.source == PodClaimSource::Template && !claim.is_made_for(pod) {
-        return Err(format!(
-            "ResourceClaim {namespace}/{name} was not created for Pod {} (Pod is not owner)",
-            pod.key
-        ));
-    }
     Ok(claim.clone())
+}
+
+/// Checks that a claim from a template was made for the pod or its PodGroup.
+fn check_owner(
+    claim: &ResourceClaim,
+    pod: &Pod,
+    group: Option<(PodGroupKey, &Arc<PodGroup>)>,
+) -> Result<(), String> {
+    if claim.is_made_for(pod) {
+        return Ok(());
+    }
+    let (owner, fault) = match group {
+        Some((_, group)) if claim.is_made_for_group(group) => return Ok(()),
+        Some((key, _)) => (format!(" or PodGroup {key}"), "neither Pod nor PodGroup is the owner"),
+        None => (String::new(), "Pod is not owner"),
+    };
+    let ResourceClaim { namespace, name, .. } = claim;
+    Err(format!(
+        "ResourceClaim {namespace}/{name} was not created for Pod {}{owner} ({fault})",
+        pod.key
+    ))
 }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use framework::device::{DEVICE_TAINT_RULES, ResourceClaim, ResourceSlice};
 use framework::{
-    ActionType, ClusterEvent, EventForPod, EventResource, Handle, HintResult, PluginBuilder, Pod,
-    QueueingHint,
+    ActionType, ClusterEvent, EventForPod, EventResource, Handle, HintResult, PluginBuilder,
+    PluginGates, Pod, QueueingHint, pod_group_key,
 };
 
 use super::DynamicResources;
-use super::claims::claims_of;
 use crate::hint::{own_update, queue_if};
 
 /// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is
@@ -17,16 +16,23 @@ use crate::hint::{own_update, queue_if};
 /// dynamic-resources-deleted-slice-hint of docs/differences.toml.
 pub(super) fn register(
     plugin: PluginBuilder<DynamicResources>,
-    has_taint_rules: bool,
+    gates: PluginGates,
 ) -> PluginBuilder<DynamicResources> {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
     let nodes =
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let generated = ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM;
-    let plugin = match has_taint_rules {
+    let plugin = match gates.device_taint_rules {
         // In 1.36 a rule that changes is a change of the slices whose devices it selects.
         true => plugin.on(ClusterEvent::new(R::Custom(DEVICE_TAINT_RULES.into()), ActionType::ALL)),
+        false => plugin,
+    };
+    let plugin = match gates.workload_claims {
+        true => plugin.on_with_hint(
+            ClusterEvent::new(R::PodGroup, ActionType::ADD),
+            after_pod_group_addition,
+        ),
         false => plugin,
     };
     plugin
@@ -48,7 +54,7 @@ fn usable_claims(
     pod: &Pod,
     handle: &Handle<'_>,
 ) -> Option<Vec<Arc<ResourceClaim>>> {
-    claims_of(pod, handle.cluster, &plugin.shared.tracker.lock()).ok()
+    plugin.claims_of(pod, handle.cluster, &plugin.shared.tracker.lock()).ok()
 }
 
 /// Requeues if devices became free, also with their claim, if the status of a claim of the pod
@@ -90,4 +96,11 @@ fn after_slice_deletion(_plugin: &DynamicResources, event: EventForPod<'_>) -> H
 fn after_pod_change(plugin: &DynamicResources, event: EventForPod<'_>) -> HintResult {
     let Some(updated) = own_update(event)? else { return Ok(QueueingHint::Skip) };
     Ok(queue_if(usable_claims(plugin, updated, event.handle).is_some()))
+}
+
+/// Requeues if the PodGroup is there now for which the claims of the pod were made.
+fn after_pod_group_addition(plugin: &DynamicResources, event: EventForPod<'_>) -> HintResult {
+    let (_, new) = event.objects.others()?;
+    let is_own = new.is_some_and(|new| Some(pod_group_key(new.key())) == event.pod.pod_group());
+    Ok(queue_if(is_own && usable_claims(plugin, event.pod, event.handle).is_some()))
 }

@@ -37,9 +37,9 @@ use framework::device::{Allocation, FINALIZER, ResourceClaim};
 use framework::{
     Attempt, AttemptMut, Cluster, Command, CycleState, Dependence, Detail, DryRun, Filter,
     FilterScope, Handle, NodeBits, NodeIx, NodeView, NormalizeScore, PerNode, Plugin, PluginArgs,
-    PluginGates, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight,
-    PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, ScoreScope, Status, Time,
-    Timer, VerdictId, Verdicts,
+    PluginGates, Pod, PodGroupPostFilter, PodGroupPostFilterResult, PodGroupTrial, PostFilter,
+    PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
+    PreFilterResult, Reserve, Score, ScoreScope, Status, Time, Timer, VerdictId, Verdicts, Write,
 };
 use serde_json::{Map, Value};
 use structured::{
@@ -49,13 +49,13 @@ use structured::{
 
 use self::args::Args;
 use self::bind::{Binder, ClaimWork, Setting};
-use self::claims::claims_of;
+use self::claims::{GroupClaims, claims_of};
 use self::conditions::{Binding, binding_of};
 use self::extended::{IN_MEMORY, stable_hash};
 use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
 pub(crate) use self::selectors::{Selectors, SelectorsAt, SelectorsOfPod};
-use self::tracker::ClaimTracker;
+use self::tracker::{ClaimTracker, TrackedClaims};
 use self::trials::Trials;
 use crate::normalize::default_normalize;
 
@@ -87,6 +87,7 @@ pub struct DynamicResources {
     gates: Gates,
     /// Whether devices provide extended resources.
     extended_resources: bool,
+    groups: GroupClaims,
     /// Steps of the search on one node.
     budget: Budget,
     /// Longest wait for binding conditions; `None` without their gates.
@@ -125,8 +126,9 @@ pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plu
         .timer()
         .debug()
         .args(&args);
+    let plugin = if gates.generic_workload { plugin.pod_group_post_filter() } else { plugin };
     let plugin = metrics.into_iter().fold(plugin, framework::PluginBuilder::metric);
-    Ok(hints::register(plugin, gates.device_taint_rules).build())
+    Ok(hints::register(plugin, gates).build())
 }
 
 /// The cycle state of Reserve: the claims of a pod with a chosen node; `None` after Unreserve.
@@ -169,11 +171,22 @@ impl DynamicResources {
                 ..Gates::at(gates.level)
             },
             extended_resources: gates.extended_resources,
+            groups: GroupClaims { are_shared: gates.workload_claims },
             budget: Budget::of_millis(u64::try_from(millis).unwrap_or(u64::MAX)),
             binding_timeout,
             metrics: Metrics::of(gates.behaviours()),
             memos: Mutex::default(),
         })
+    }
+
+    /// Returns the claims of a pod, in the order of its spec.
+    fn claims_of(
+        &self,
+        pod: &Pod,
+        cluster: &Cluster,
+        tracked: &TrackedClaims,
+    ) -> Result<Vec<Arc<ResourceClaim>>, String> {
+        claims_of(pod, cluster, tracked, self.groups)
     }
 
     /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices.
@@ -291,7 +304,7 @@ impl PreEnqueue for DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Status::success();
         }
-        match claims_of(pod, handle.cluster, &self.shared.tracker.lock()) {
+        match self.claims_of(pod, handle.cluster, &self.shared.tracker.lock()) {
             Ok(_) => Status::success(),
             Err(text) => Status::unresolvable(text),
         }
@@ -402,6 +415,12 @@ impl PostFilter for DynamicResources {
     }
 }
 
+impl PodGroupPostFilter for DynamicResources {
+    fn pod_group_post_filter(&self, trial: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult {
+        post_filter::run_for_group(self, trial).into()
+    }
+}
+
 impl Score for DynamicResources {
     fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
         let Some(search) = search_in(attempt.state)?.filter(|search| search.has_alternatives)
@@ -467,20 +486,36 @@ impl DynamicResources {
             wanted.claims.iter().map(|claim| &claim.uid).zip(allocations).collect();
         let mut new: BTreeMap<_, _> =
             new.into_iter().map(|(uid, allocation)| (uid.clone(), Arc::new(allocation))).collect();
+        for claim in &search.in_flight {
+            if !tracked.join(&claim.uid, &pod.uid) {
+                let name = bind::full_name(claim);
+                return Err(Status::error(format!("claim {name} is not in flight any more")));
+            }
+        }
         let is_extended = |claim: &ResourceClaim| *claim.name == *IN_MEMORY;
         let own =
             search.claims.iter().chain(wanted.claims.iter().filter(|claim| is_extended(claim)));
-        let works: Vec<ClaimWork> = own
-            .map(|claim| ClaimWork {
-                claim: claim.clone(),
-                allocation: new.remove(&claim.uid),
+        let works = own.map(|claim| {
+            let before = search.in_flight.iter().find(|own| own.uid == claim.uid);
+            let allocation = match before {
+                Some(_) => claim.allocation.clone(),
+                None => new.remove(&claim.uid),
+            };
+            ClaimWork {
+                claim: before.unwrap_or(claim).clone(),
+                allocation,
+                user: self.groups.user_of(claim, pod, node.cluster()),
                 is_extended: is_extended(claim),
                 in_doubt: false,
-            })
-            .collect();
+            }
+        });
+        let works: Vec<ClaimWork> = works.collect();
         for work in &works {
             if let Some(allocation) = &work.allocation {
-                tracked.reserve(Arc::new(with_allocation(&work.claim, allocation)), &pod.uid);
+                let claim = Arc::new(with_allocation(&work.claim, allocation));
+                if !tracked.has_in_flight(&claim.uid, &pod.uid) {
+                    tracked.reserve(claim, &pod.uid, pod.pod_group());
+                }
             }
         }
         Ok(Binder::new(works, wanted.mappings.unwrap_or_default()))
@@ -505,7 +540,7 @@ impl DynamicResources {
             self.shared.tracker.lock().turns.end(&claim.uid, &pod.uid);
             match in_doubt {
                 true => self.shared.tracker.lock().doubt(claim, pod, handle),
-                false => self.shared.tracker.lock().release(&claim.uid, &pod.uid, handle),
+                false => self.shared.tracker.lock().release(&claim.uid, pod, handle),
             }
             if work.is_extended {
                 if *claim.name != *IN_MEMORY {
@@ -513,13 +548,38 @@ impl DynamicResources {
                 }
             // A reservation in doubt is not removed: a request that names no version might remove a
             // later one.
-            } else if !in_doubt && claim.allocation.is_some() && claim.is_reserved_for(pod) {
-                self.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
-                write(bind::release(claim, pod));
+            } else if !in_doubt {
+                self.end_reservation(work, pod, handle).into_iter().for_each(write);
             }
         }
         self.fence_doubts(handle);
     }
+
+    /// Returns the write that ends the reservation of a claim for a pod whose attempt failed. That
+    /// for a group ends with its last pod, which may not have seen it.
+    fn end_reservation(&self, work: &ClaimWork, pod: &Pod, handle: &Handle<'_>) -> Option<Write> {
+        let (user, mut claim) = (&work.user.uid, &work.claim);
+        let mut tracked = self.shared.tracker.lock();
+        let latest = match *user == pod.uid {
+            true => None,
+            false if has_placed_fellow(pod, handle.cluster) => return None,
+            false => tracked.latest(&claim.namespace, &claim.name, handle.cluster).cloned(),
+        };
+        if let Some(latest) = latest.as_ref().filter(|latest| latest.uid == claim.uid) {
+            claim = latest;
+        }
+        if claim.allocation.is_none() || !claim.is_reserved_for(user) {
+            return None;
+        }
+        tracked.releases.begin(claim, user, handle.now);
+        Some(bind::release(claim, user))
+    }
+}
+
+/// Whether another pod of the group of a pod has a node.
+fn has_placed_fellow(pod: &Pod, cluster: &Cluster) -> bool {
+    let state = pod.pod_group().and_then(|group| cluster.pod_group_state(&group));
+    state.is_some_and(|state| state.scheduled().any(|ix| cluster.pod(ix).pod.uid != pod.uid))
 }
 
 /// Returns the claim as it is written: protected and allocated.
@@ -569,7 +629,10 @@ impl Reserve for DynamicResources {
             }
             None => {
                 let Ok(Some(search)) = search_in(state) else { return };
-                let works = search.claims.iter().map(ClaimWork::allocated_before);
+                let works = search.claims.iter().map(|claim| {
+                    let user = self.groups.user_of(claim, pod, handle.cluster);
+                    ClaimWork::allocated_before(claim, user)
+                });
                 self.release(&works.collect::<Vec<_>>(), |_| false, pod, handle);
                 state.write(Reserved(None));
             }

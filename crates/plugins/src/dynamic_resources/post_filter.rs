@@ -1,9 +1,12 @@
-//! Frees claims that are allocated for nodes that cannot take the pod.
+//! Frees claims that are allocated for nodes that cannot take the pod or the pods of a group.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::device::ResourceClaim;
-use framework::{Command, Handle, NodeIx, Pod, Status, Verdicts};
+use framework::{
+    Code, Command, Handle, NodeIx, Pod, PodGroupTrial, QueuedPod, Status, Uid, Verdicts,
+};
 
 use super::search::{Search, can_use};
 use super::{DynamicResources, NAME, UNAVAILABLE, bind};
@@ -34,12 +37,50 @@ pub(super) fn run(
     }
     // A release that was refused left the reservation. Other pods may wait for the claim, too, and
     // the last one with a reservation deallocates it.
-    let is_shared = |claim: &ResourceClaim| claim.is_reserved_for(pod) && !is_own(claim);
+    let is_shared = |claim: &ResourceClaim| claim.is_reserved_for(&pod.uid) && !is_own(claim);
     if let Some(claim) = unusable_claim(plugin, search, verdicts, handle, is_shared) {
         plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
-        write(bind::release(claim, pod));
+        write(bind::release(claim, &pod.uid));
     }
     Status::unschedulable("still not schedulable")
+}
+
+/// Deallocates the first claim of a group that was rejected that is not available on all nodes, and
+/// that only the group uses and no pod of it with a node, or only pods of it without one. No pod is
+/// evicted for the group then: it may fit once it is allocated anew.
+pub(super) fn run_for_group(plugin: &DynamicResources, trial: &dyn PodGroupTrial) -> Status {
+    let handle = trial.handle();
+    let cluster = handle.cluster;
+    let mut waiting: BTreeSet<&Uid> = trial.members().iter().map(|own| &own.pod.uid).collect();
+    let state = cluster.pod_group_state(trial.group());
+    if state.is_none_or(|state| state.scheduled_count() == 0) {
+        waiting.extend(cluster.pod_group(trial.group()).map(|group| &group.uid));
+    }
+    let is_free = |claim: &ResourceClaim| {
+        claim.allocation.is_some()
+            && claim.reserved_for.iter().all(|user| waiting.contains(&user.uid))
+            && (plugin.is_failed(claim, &handle)
+                || cluster.nodes().iter().any(|node| {
+                    let is_usable = can_use(claim, &cluster.node(node));
+                    !is_usable.unwrap_or(true)
+                }))
+    };
+    for QueuedPod { pod, .. } in trial.members() {
+        if pod.spec.resource_claims.is_empty() {
+            continue;
+        }
+        let mut tracked = plugin.shared.tracker.lock();
+        let Ok(claims) = plugin.claims_of(pod, cluster, &tracked) else { continue };
+        if let Some(claim) = claims.iter().find(|claim| is_free(claim)) {
+            for user in &claim.reserved_for {
+                tracked.releases.begin(claim, &user.uid, handle.now);
+            }
+            let (pod, uid, write) = (pod.key.clone(), pod.uid.clone(), bind::deallocation(claim));
+            handle.command(Command::Write { pod, uid, write });
+            return Status::unresolvable("deallocation of ResourceClaim completed");
+        }
+    }
+    Status::with_reasons(Code::Unschedulable, Vec::new())
 }
 
 /// Returns the first wanted claim, in the order of the pod, that is allocated and not available on

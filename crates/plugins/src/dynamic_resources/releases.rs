@@ -15,7 +15,7 @@ use framework::{Time, Uid};
 /// up to 75 seconds for its answer.
 const LONGEST_RELEASE: Duration = Duration::from_mins(5);
 
-/// The requested releases, by the UIDs of claim and pod.
+/// The requested releases, by the UIDs of claim and user.
 #[derive(Debug, Default)]
 pub(super) struct Releases(BTreeMap<(Uid, Uid), Release>);
 
@@ -27,17 +27,17 @@ struct Release {
 }
 
 impl Releases {
-    /// Records that the reservation of the pod is being removed from this version of the claim.
-    pub(super) fn begin(&mut self, claim: &ResourceClaim, pod: &Uid, now: Time) {
+    /// Records that the reservation of the user is being removed from this version of the claim.
+    pub(super) fn begin(&mut self, claim: &ResourceClaim, user: &Uid, now: Time) {
         self.0.retain(|_, own| own.until > now);
         let resource_version = claim.resource_version.clone();
         let release = Release { resource_version, until: now + LONGEST_RELEASE };
-        self.0.insert((claim.uid.clone(), pod.clone()), release);
+        self.0.insert((claim.uid.clone(), user.clone()), release);
     }
 
-    /// Whether the reservation of the pod in this version of the claim may be removed at any time.
-    pub(super) fn concern(&self, claim: &ResourceClaim, pod: &Uid, now: Time) -> bool {
-        let own = self.0.get(&(claim.uid.clone(), pod.clone()));
+    /// Whether the reservation of the user in this version of the claim may be removed at any time.
+    pub(super) fn concern(&self, claim: &ResourceClaim, user: &Uid, now: Time) -> bool {
+        let own = self.0.get(&(claim.uid.clone(), user.clone()));
         own.is_some_and(|own| own.resource_version == claim.resource_version && own.until > now)
     }
 }

@@ -7,7 +7,6 @@ use framework::{Cluster, Handle, NodeView, Pod, Status};
 use structured::{Gates, Overlay};
 
 use super::DynamicResources;
-use super::claims::claims_of;
 use super::extended::{ExtendedResources, RequestMapping, ThroughDevices, stable_hash};
 use super::score::has_alternatives;
 use super::tracker::TrackedClaims;
@@ -15,8 +14,11 @@ use super::tracker::TrackedClaims;
 /// The claims of a pod, prepared by PreFilter.
 #[derive(Debug, Clone)]
 pub(super) struct Search {
-    /// The claims that the pod names, in its order.
+    /// The claims that the pod names, in its order. Those in flight for its group have the
+    /// allocation that is not written yet.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
+    /// The claims in flight for its group, without that allocation.
+    pub(super) in_flight: Vec<Arc<ResourceClaim>>,
     /// The extended resources that devices may provide.
     pub(super) extended: Option<ExtendedResources>,
     /// The devices that are allocated beyond the stored claims; none after Reserve.
@@ -56,12 +58,16 @@ impl Search {
     ) -> Result<Option<Self>, Status> {
         let cluster = handle.cluster;
         let mut tracked = plugin.shared.tracker.lock();
-        let claims = claims_of(pod, cluster, &tracked).map_err(Status::unresolvable)?;
+        let mut claims = plugin.claims_of(pod, cluster, &tracked).map_err(Status::unresolvable)?;
         let extended = plugin.extended_resources.then(|| ExtendedResources::of(pod, cluster));
         let extended = extended.flatten();
         if claims.is_empty() && extended.is_none() {
             return Ok(None);
         }
+        let in_flight = match pod.pod_group() {
+            Some(group) => tracked.take_shared(&mut claims, &group),
+            None => Vec::new(),
+        };
         for claim in &claims {
             check_claim(claim, cluster, &tracked, plugin.gates)?;
         }
@@ -72,7 +78,7 @@ impl Search {
             identity += &format!(" {}", claim.uid);
         }
         let seed = stable_hash(&identity);
-        Ok(Some(Self { claims, extended, overlay, has_alternatives, seed }))
+        Ok(Some(Self { claims, in_flight, extended, overlay, has_alternatives, seed }))
     }
 
     /// Returns the claims that are not allocated.

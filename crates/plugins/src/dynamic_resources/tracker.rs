@@ -1,24 +1,26 @@
 //! The claim tracker: what the scheduler knows of claims and devices beyond the watch.
 //!
 //! An *assumed* claim is the answer of the API server to a write of this scheduler, until the watch
-//! shows that version. A claim is *in flight* from Reserve until its allocation is written. If the
-//! outcome of that write stays unknown, the claim is *in doubt*: its devices count as allocated
-//! until the watch shows another version, which the write can no longer replace, or until any
-//! request must have ended. Rule dynamic-resources-unknown-write of docs/differences.toml.
+//! shows that version. A claim is *in flight* from Reserve until its allocation is written. Pods of
+//! one group share that allocation: it stays in flight as long as one of them relies on it, and any
+//! of them may write it. If the outcome of that write stays unknown, the claim is *in doubt*: its
+//! devices count as allocated until the watch shows another version, which the write can no longer
+//! replace, or until any request must have ended. Rule dynamic-resources-unknown-write of
+//! docs/differences.toml.
 //!
 //! A *fence* resolves a doubt sooner. It removes the finalizer of the claim and names the same
 //! version as the lost write, so that the API server carries out at most one of the two. Either way
 //! the claim gets a version that the write cannot replace. A claim in that version needs no
 //! finalizer: it is not allocated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use framework::device::{Allocation, ResourceClaim};
 use framework::{
     Cluster, Command, EventResource, Handle, Object, ObjectKey, ObjectState, ObjectUpdate, Pod,
-    PodKey, Time, Uid,
+    PodGroupKey, PodKey, Time, Uid,
 };
 use serde_json::{Value, json};
 use structured::Overlay;
@@ -60,10 +62,14 @@ pub(super) struct TrackedClaims {
 /// An allocation that is not written yet.
 #[derive(Debug)]
 struct InFlight {
-    /// The pod whose Reserve allocated the claim.
-    pod: Uid,
+    /// The pods whose Reserve relies on the allocation.
+    pods: BTreeSet<Uid>,
+    /// The group of these pods.
+    group: Option<PodGroupKey>,
     /// The claim with its allocation.
     claim: Arc<ResourceClaim>,
+    /// The version that a write without an answer named, of a pod that is done.
+    doubted: Option<Arc<str>>,
 }
 
 /// An allocation that may have been written.
@@ -170,17 +176,52 @@ impl TrackedClaims {
         overlay
     }
 
-    /// Records that Reserve has allocated a claim for a pod.
-    pub(super) fn reserve(&mut self, claim: Arc<ResourceClaim>, pod: &Uid) {
+    /// Records that Reserve has allocated a claim for a pod, which may be a member of a group.
+    pub(super) fn reserve(
+        &mut self,
+        claim: Arc<ResourceClaim>,
+        pod: &Uid,
+        group: Option<PodGroupKey>,
+    ) {
         self.counted.note(&claim.uid);
-        self.in_flight.insert(claim.uid.clone(), InFlight { pod: pod.clone(), claim });
+        let pods = BTreeSet::from([pod.clone()]);
+        let flight = InFlight { pods, group, claim, doubted: None };
+        self.in_flight.insert(flight.claim.uid.clone(), flight);
+    }
+
+    /// Gives the claims that are in flight for a group their allocations, and returns them as they
+    /// were.
+    pub(super) fn take_shared(
+        &self,
+        claims: &mut [Arc<ResourceClaim>],
+        group: &PodGroupKey,
+    ) -> Vec<Arc<ResourceClaim>> {
+        let mut before = Vec::new();
+        for claim in claims.iter_mut().filter(|claim| claim.allocation.is_none()) {
+            let flight = self.in_flight.get(&claim.uid);
+            let Some(flight) = flight.filter(|own| own.group.as_ref() == Some(group)) else {
+                continue;
+            };
+            let allocation = flight.claim.allocation.clone();
+            let allocated = ResourceClaim { allocation, ..ResourceClaim::clone(claim) };
+            before.push(std::mem::replace(claim, allocated.into()));
+        }
+        before
+    }
+
+    /// Notes that a pod relies on an allocation in flight for its group. Returns whether there is
+    /// such an allocation.
+    pub(super) fn join(&mut self, claim: &Uid, pod: &Uid) -> bool {
+        let Some(flight) = self.in_flight.get_mut(claim) else { return false };
+        flight.pods.insert(pod.clone());
+        true
     }
 
     /// Replaces the claim in flight that exists only in memory by the created one.
     pub(super) fn rename(&mut self, in_memory: &Uid, created: Arc<ResourceClaim>, pod: &Uid) {
         if self.in_flight.remove(in_memory).is_some() {
             self.counted.note(in_memory);
-            self.reserve(created, pod);
+            self.reserve(created, pod, None);
         }
     }
 
@@ -199,39 +240,71 @@ impl TrackedClaims {
         self.assumed.insert(claim.uid.clone(), claim);
     }
 
-    /// Forgets the allocation of a claim that Reserve made for the pod.
-    pub(super) fn release(&mut self, claim: &Uid, pod: &Uid, handle: &Handle<'_>) {
-        if let Some(claim) = self.take_in_flight(claim, pod) {
-            report_deallocation(&claim, handle);
+    /// Forgets the allocation of a claim that Reserve made for the pod, unless other pods of its
+    /// group rely on it.
+    pub(super) fn release(&mut self, claim: &Uid, pod: &Pod, handle: &Handle<'_>) {
+        let Some(InFlight { claim, doubted, .. }) = self.leave(claim, &pod.uid) else { return };
+        match doubted {
+            Some(version) => self.begin_doubt(&claim, version, pod, handle),
+            None => report_deallocation(&claim, handle),
         }
     }
 
     /// Forgets the allocation of a claim that Reserve made for the pod for a while, and reports
     /// nothing.
     pub(super) fn forget(&mut self, claim: &Uid, pod: &Uid) {
-        self.take_in_flight(claim, pod);
+        self.leave(claim, pod);
     }
 
     /// Notes that the allocation of this version of a claim may have been written. Its devices stay
-    /// allocated for a while.
+    /// allocated for a while, and as long as other pods of the group rely on them.
     pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Pod, handle: &Handle<'_>) {
-        if let Some(allocated) = self.take_in_flight(&claim.uid, &pod.uid) {
-            let resource_version = claim.resource_version.clone();
-            let claim = ResourceClaim { resource_version, ..ResourceClaim::clone(&allocated) };
-            let until = handle.now + LONGEST_REQUEST;
-            let is_shown = !claim.is_for_extended_resources;
-            let pod = (pod.key.clone(), pod.uid.clone());
-            let fence = is_shown.then_some(Fence { pod, at: handle.now, pause: FIRST_PAUSE });
-            let mut own = InDoubt { claim: claim.into(), until, is_shown, fence };
-            own.look(handle.cluster);
-            self.in_doubt.insert(own.claim.uid.clone(), own);
+        let version = &claim.resource_version;
+        if let Some(flight) = self.flight_of(&claim.uid, &pod.uid) {
+            flight.doubted = Some(version.clone());
+        }
+        if let Some(flight) = self.leave(&claim.uid, &pod.uid) {
+            self.begin_doubt(&flight.claim, version.clone(), pod, handle);
         }
     }
 
-    fn take_in_flight(&mut self, claim: &Uid, pod: &Uid) -> Option<Arc<ResourceClaim>> {
-        self.in_flight.get(claim).filter(|own| own.pod == *pod)?;
+    fn begin_doubt(
+        &mut self,
+        allocated: &ResourceClaim,
+        resource_version: Arc<str>,
+        pod: &Pod,
+        handle: &Handle<'_>,
+    ) {
+        let claim = ResourceClaim { resource_version, ..allocated.clone() };
+        let until = handle.now + LONGEST_REQUEST;
+        let is_shown = !claim.is_for_extended_resources;
+        let pod = (pod.key.clone(), pod.uid.clone());
+        let fence = is_shown.then_some(Fence { pod, at: handle.now, pause: FIRST_PAUSE });
+        let mut own = InDoubt { claim: claim.into(), until, is_shown, fence };
+        own.look(handle.cluster);
+        self.in_doubt.insert(own.claim.uid.clone(), own);
+    }
+
+    /// Notes that a pod does not rely on an allocation any more. Returns what is in flight no
+    /// longer.
+    fn leave(&mut self, claim: &Uid, pod: &Uid) -> Option<InFlight> {
+        let flight = self.flight_of(claim, pod)?;
+        flight.pods.remove(pod);
+        if !flight.pods.is_empty() {
+            return None;
+        }
         self.counted.note(claim);
-        self.in_flight.remove(claim).map(|own| own.claim)
+        self.in_flight.remove(claim)
+    }
+
+    /// Returns the allocation in flight on which a pod relies.
+    fn flight_of(&mut self, claim: &Uid, pod: &Uid) -> Option<&mut InFlight> {
+        self.in_flight.get_mut(claim).filter(|own| own.pods.contains(pod))
+    }
+
+    /// Whether a pod relies on an allocation in flight.
+    pub(super) fn has_in_flight(&self, claim: &Uid, pod: &Uid) -> bool {
+        self.in_flight.get(claim).is_some_and(|own| own.pods.contains(pod))
     }
 
     /// Sends the fences that are due.

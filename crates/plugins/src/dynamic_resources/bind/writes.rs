@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::device::{Allocation, ClaimConsumer, FINALIZER, ResourceClaim};
-use framework::{Pod, Time, Write, WriteAction};
+use framework::{Pod, Time, Uid, Write, WriteAction};
 use serde_json::{Value, json};
 
 use crate::dynamic_resources::extended::{RequestMapping, object_to_create};
@@ -60,19 +60,17 @@ pub(super) fn finalizer(claim: &ResourceClaim) -> Write {
     write(claim, None, WriteAction::StrategicMergePatch(patch))
 }
 
-/// Reserves the claim for a pod, with the allocation if it has none. `timestamp` is the start of
+/// Reserves the claim for a user, with the allocation if it has none. `timestamp` is the start of
 /// the wait for binding conditions.
 pub(super) fn reservation(
     claim: &ResourceClaim,
     allocation: Option<&Allocation>,
-    pod: &Pod,
+    user: &ClaimConsumer,
     timestamp: Option<Time>,
 ) -> Write {
     let mut users: Vec<Value> = claim.reserved_for.iter().map(consumer).collect();
-    if !claim.is_reserved_for(pod) {
-        users.push(json!({
-            "resource": "pods", "name": &*pod.key.name, "uid": pod.uid.to_string(),
-        }));
+    if !claim.is_reserved_for(&user.uid) {
+        users.push(consumer(user));
     }
     let mut status = json!({ "reservedFor": users });
     if let Some(allocation) = allocation {
@@ -117,9 +115,9 @@ pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) ->
     }
 }
 
-/// Ends the reservation of the claim for a pod.
-pub(crate) fn release(claim: &ResourceClaim, pod: &Pod) -> Write {
-    let user = json!({ "$patch": "delete", "uid": pod.uid.to_string() });
+/// Ends the reservation of the claim for the pod or PodGroup with this UID.
+pub(crate) fn release(claim: &ResourceClaim, user: &Uid) -> Write {
+    let user = json!({ "$patch": "delete", "uid": user.to_string() });
     let patch = json!({ "metadata": version(claim), "status": { "reservedFor": [user] } });
     write(claim, Some("status"), WriteAction::StrategicMergePatch(patch))
 }

@@ -7,6 +7,7 @@ mod conditions;
 mod details;
 mod extended;
 mod filtering;
+mod groups;
 mod hints;
 mod histories;
 mod post_filter;

@@ -149,6 +149,7 @@ impl World {
         let (kind, namespace) = match resource {
             "resourceclaims" => (EventResource::ResourceClaim, "default"),
             "resourceslices" => (EventResource::ResourceSlice, ""),
+            "podgroups" => (EventResource::PodGroup, "default"),
             "devicetaintrules" => {
                 (EventResource::Custom(framework::device::DEVICE_TAINT_RULES.into()), "")
             }
