@@ -323,8 +323,9 @@ fn default_preemption_makes_room_for_groups_with_its_gate_unless_it_is_disabled(
     };
     let disabled =
         "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: DefaultPreemption}]}}}]";
-    assert_eq!(plugins("GenericWorkload=true", ""), 1);
-    assert_eq!(plugins("GenericWorkload=true", disabled), 0);
+    // DynamicResources frees claims there.
+    assert_eq!(plugins("GenericWorkload=true", ""), 2);
+    assert_eq!(plugins("GenericWorkload=true", disabled), 1);
     assert_eq!(plugins("GenericWorkload=false", ""), 0);
 }
 

@@ -73,8 +73,8 @@ pub(super) struct Binder {
 pub(super) struct ClaimWork {
     /// The version that the next write is based on.
     pub(super) claim: Arc<ResourceClaim>,
-    /// The allocation that Reserve made, for this pod or for another one of its group; `None` if the
-    /// claim was allocated before.
+    /// The allocation that Reserve made, for this pod or for another one of its group; `None` if
+    /// the claim was allocated before.
     pub(super) allocation: Option<Arc<Allocation>>,
     /// Whom the claim is reserved for: the pod or its PodGroup.
     pub(super) user: ClaimConsumer,

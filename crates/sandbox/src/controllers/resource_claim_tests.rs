@@ -6,7 +6,8 @@ use super::tests::{Cluster, node};
 use crate::metadata::name;
 use crate::object::{entries, text};
 use crate::resources::{
-    DEVICECLASSES, EVENTS, NODES, PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES, RESOURCESLICES,
+    DEVICECLASSES, EVENTS, NODES, PODGROUPS, PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES,
+    RESOURCESLICES,
 };
 
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -186,4 +187,76 @@ fn nodes_have_the_devices_of_their_annotation() {
     cluster.create(NODES, odd);
     let event = cluster.store.objects(EVENTS).find(|event| event["reason"] == "InvalidDevices");
     assert!(event.is_some_and(|event| text(event, "/message").contains("neither gpu nor nic")));
+}
+
+fn group() -> Value {
+    json!({"metadata": {"name": "g"}, "spec": {
+        "schedulingPolicy": {"basic": {}}, "resourceClaims": from_template(),
+    }})
+}
+
+fn member(name: &str, claims: Value) -> Value {
+    let mut pod = pod(name, claims);
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+    pod
+}
+
+#[test]
+fn pods_of_a_group_get_its_claim_and_a_claim_of_their_own_for_other_entries() {
+    let mut cluster = Cluster::new();
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    cluster.create(PODS, member("early", from_template()));
+    assert!(cluster.claims().is_empty(), "the pod waits for its PodGroup");
+    cluster.create(PODGROUPS, group());
+    let claims = cluster.claims();
+    let [claim] = claims.as_slice() else { panic!("{claims:?}") };
+    assert!(claim.starts_with("g-gpu-"), "{claim}");
+    let object = cluster.get(RESOURCECLAIMS, claim);
+    let annotation =
+        &object["metadata"]["annotations"]["resource.kubernetes.io/podgroup-claim-name"];
+    assert_eq!(annotation, "gpu");
+    let owner = &object["metadata"]["ownerReferences"][0];
+    assert_eq!([&owner["kind"], &owner["name"]], ["PodGroup", "g"]);
+
+    cluster.create(PODS, member("late", from_template()));
+    let status = json!([{"name": "gpu", "resourceClaimName": claim}]);
+    assert_eq!(cluster.get(PODGROUPS, "g")["status"]["resourceClaimStatuses"], status);
+    for pod in ["early", "late"] {
+        assert_eq!(cluster.get(PODS, pod)["status"]["resourceClaimStatuses"], status, "{pod}");
+    }
+    let own = json!([{"name": "other", "resourceClaimTemplateName": "t"}]);
+    cluster.create(PODS, member("apart", own));
+    assert_eq!(cluster.claims().len(), 2);
+}
+
+#[test]
+fn group_waits_for_its_template() {
+    let mut cluster = Cluster::new();
+    cluster.create(PODGROUPS, group());
+    let event = cluster.store.objects(EVENTS).next().unwrap();
+    assert_eq!(event["involvedObject"]["kind"], "PodGroup");
+    let message = "PodGroupResourceClaim gpu: resource claim template \"t\": \
+                   resourceclaimtemplates.resource.k8s.io \"t\" not found";
+    assert_eq!(event["message"], message);
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    assert_eq!(cluster.claims().len(), 1);
+}
+
+#[test]
+fn claim_of_a_group_is_deallocated_and_deleted_with_it() {
+    let mut cluster = Cluster::new();
+    cluster.create(NODES, node("n"));
+    cluster.create(RESOURCECLAIMTEMPLATES, template("t"));
+    cluster.create(PODGROUPS, group());
+    cluster.create(PODS, member("web", from_template()));
+    let claim = cluster.claims().remove(0);
+    cluster.allocate(&claim, &[]);
+    cluster.bind_all_to("n");
+    let users = &cluster.get(RESOURCECLAIMS, &claim)["status"]["reservedFor"];
+    assert_eq!(users[0]["resource"], "podgroups");
+    assert_eq!(cluster.reserved_for(&claim), ["g"], "once, as for a pod without a scheduler");
+    cluster.delete(PODS, "web");
+    assert_eq!(cluster.reserved_for(&claim), ["g"], "another pod may come");
+    cluster.delete(PODGROUPS, "g");
+    assert!(cluster.claims().is_empty());
 }
