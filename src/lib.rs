@@ -50,7 +50,8 @@ use std::process::ExitCode;
 use ::supercluster::registry::PipelineRegistry;
 use framework::Registry;
 
-/// Runs the `loadmaster` command with the in-tree plugins and those in `registry`.
+/// Runs the `loadmaster` command with the in-tree plugins, those in `registry` and those of
+/// [`scheduler_plugins`], whose names a plugin in `registry` may take.
 pub fn run_with(registry: Registry) -> ExitCode {
     run_with_pipelines(registry, &PipelineRegistry::new())
 }
@@ -60,7 +61,10 @@ pub fn run_with(registry: Registry) -> ExitCode {
 pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
     let mut all = plugins::registry();
     match all.merge(registry) {
-        Ok(()) => cli::run(all, pipelines),
+        Ok(()) => {
+            scheduler_plugins::add_to(&mut all);
+            cli::run(all, pipelines)
+        }
         Err(error) => {
             eprintln!("error: {error}: choose another name for the plugin");
             ExitCode::FAILURE

@@ -350,6 +350,32 @@ fn unbuildable_profiles_are_rejected() {
     );
 }
 
+/// The profile of the chart of scheduler-plugins, without CapacityScheduling.
+#[test]
+fn configuration_of_scheduler_plugins_is_read() {
+    let mut registry = plugins::registry();
+    scheduler_plugins::add_to(&mut registry);
+    let text = include_str!("../../config/examples/scheduler-plugins.yaml");
+    let config = load(text, &Gates::default()).unwrap().in_effect();
+    let profiles = config.build_profiles(&registry).unwrap();
+    let profile = profiles.get("scheduler-plugins-scheduler").unwrap();
+    assert_eq!(&*profile.queue_sort[0].name, "Coscheduling");
+    assert!(profile.score.iter().any(|own| &*own.name == "NodeResourcesAllocatable"));
+    let warnings = config.unused_plugin_config(&profiles, &registry);
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(
+        warning.starts_with("profiles[0]: Coscheduling: permitWaitingTimeSeconds has no effect: "),
+        "{warning}"
+    );
+    let chart = text.replace("enabled:\n", "enabled:\n      - name: CapacityScheduling\n");
+    let config = load(&chart, &Gates::default()).unwrap().in_effect();
+    let error = config.build_profiles(&registry).err().unwrap().to_string();
+    assert!(
+        error.contains("initializing plugin \"CapacityScheduling\": it is not built: "),
+        "{error}"
+    );
+}
+
 /// Decoding, defaults, validation and expansion do a bounded amount of work per profile: twice the
 /// profiles create twice the plugins. Only the queue sort is compared across profiles.
 #[test]

@@ -9,8 +9,8 @@ use super::v1::KubeSchedulerConfiguration;
 
 impl Configuration {
     /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not
-    /// enabled in its profile. kube-scheduler ignores such entries silently. `profiles` are the
-    /// profiles of this configuration.
+    /// enabled in its profile, and for what plugins say about their arguments. kube-scheduler
+    /// ignores such entries silently. `profiles` are the profiles of this configuration.
     pub fn unused_plugin_config(&self, profiles: &Profiles, registry: &Registry) -> Vec<String> {
         let mut warnings = Vec::new();
         for (place, profile) in self.profiles.iter().enumerate() {
@@ -27,6 +27,12 @@ impl Configuration {
                     "profiles[{place}].pluginConfig[{entry}]: the plugin {name:?} {reason}, so its \
                      arguments have no effect"
                 ));
+            }
+            for plugin in built.iter().flat_map(|built| built.plugins.values()) {
+                let name = &plugin.name;
+                warnings.extend(
+                    plugin.notes.iter().map(|note| format!("profiles[{place}]: {name}: {note}")),
+                );
             }
         }
         warnings

@@ -86,6 +86,8 @@ macro_rules! define_plugin {
             pub decides_by_template: bool,
             /// Whether the plugin keeps the pods of a PodGroup together.
             pub schedules_groups: bool,
+            /// Sentences for operators about the arguments, shown when the scheduler starts.
+            pub notes: Vec<String>,
             /// The state of the plugin, for the `Debug` form.
             pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
         }
@@ -107,6 +109,7 @@ macro_rules! define_plugin {
                     events: None,
                     decides_by_template: false,
                     schedules_groups: false,
+                    notes: Vec::new(),
                     state: None,
                 }
             }
@@ -270,6 +273,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub const fn schedules_groups(mut self) -> Self {
         self.built.schedules_groups = true;
+        self
+    }
+
+    /// Adds a sentence for operators, for example about an argument without effect. The daemon logs
+    /// it as a warning when it starts, and `loadmaster config validate` prints it.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.built.notes.push(text.into());
         self
     }
 

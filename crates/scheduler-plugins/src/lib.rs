@@ -1,0 +1,63 @@
+//! Plugins of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins), under their
+//! own names and with their own arguments. None is enabled until a profile enables it.
+//!
+//! | Plugin | Module | Points |
+//! |---|---|---|
+//! | NodeResourcesAllocatable | [`node_resources_allocatable`] | Score |
+//! | NodeMetadata | [`node_metadata`] | Score |
+//! | PodState | [`pod_state`] | Score |
+//! | QOSSort | [`qos_sort`] | QueueSort |
+//! | Coscheduling | [`coscheduling`] | QueueSort, PreFilter, PostFilter, Permit, Reserve |
+//!
+//! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
+//! [`add_to`] registers them all, and stand-ins for those that are not built.
+
+mod args;
+pub mod coscheduling;
+mod min_max;
+pub mod node_metadata;
+pub mod node_resources_allocatable;
+mod not_built;
+pub mod pod_state;
+mod qos;
+pub mod qos_sort;
+
+use framework::{Plugin, PluginArgs, Registry};
+
+/// Makes a plugin from its arguments.
+type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
+
+/// The plugins of this crate, by name.
+const ALL: [(&str, Factory); 5] = [
+    (node_resources_allocatable::NAME, node_resources_allocatable::plugin),
+    (node_metadata::NAME, node_metadata::plugin),
+    (pod_state::NAME, pod_state::plugin),
+    (qos_sort::NAME, qos_sort::plugin),
+    (coscheduling::NAME, coscheduling::plugin),
+];
+
+/// Registers the plugins of this crate, and a factory that says what serves instead for each of
+/// those that are not built. A plugin that is already registered keeps its name.
+pub fn add_to(registry: &mut Registry) {
+    for (name, factory) in ALL {
+        if registry.get(name).is_none() {
+            registry.register(name, factory).expect("the name is free");
+        }
+    }
+    not_built::add_to(registry);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registered_plugins_keep_their_names() {
+        let mut registry = Registry::new();
+        let own = |_: &PluginArgs| Err("mine".to_owned());
+        registry.register(node_resources_allocatable::NAME, own).unwrap();
+        add_to(&mut registry);
+        let factory = registry.get(node_resources_allocatable::NAME).unwrap();
+        assert_eq!(factory(&PluginArgs::default()).map(|_| ()), Err("mine".to_owned()));
+    }
+}
