@@ -48,7 +48,7 @@ mod view;
 #[cfg(test)]
 extern crate self as cluster;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -101,7 +101,10 @@ use self::row::{Row, RowKind};
 use self::storage::Storage;
 use self::terms::Terms;
 use api::storage::InTreePlugin;
-use api::{HostPort, Labels, Node, ObjectKey, Pod, PodSpec, PodVolume, Protocol, Shared, Taint};
+use api::{
+    EventResource, HostPort, Labels, Node, ObjectKey, Pod, PodSpec, PodVolume, Protocol, Shared,
+    Taint,
+};
 
 /// The dense id of a node. Ids of removed nodes are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,6 +182,8 @@ pub struct Cluster {
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
+    /// Kinds whose objects have the names of the nodes that they describe.
+    node_kinds: BTreeSet<Arc<str>>,
 }
 
 /// Read access.
@@ -506,6 +511,9 @@ impl Cluster {
             self.devices.pools.share(&object.key.name, slice);
         }
         self.index(Indexed { key: &object.key, state: &object.state, is_there: true });
+        if let Some(node) = self.described_node(&object.key) {
+            self.touch(node);
+        }
         self.objects.set(object.clone());
         ObjectUpdate { old, new: Some(object) }
     }
@@ -515,8 +523,24 @@ impl Cluster {
         let old = self.objects.remove(key);
         if let Some(old) = &old {
             self.index(Indexed { key, state: &old.state, is_there: false });
+            if let Some(node) = self.described_node(key) {
+                self.touch(node);
+            }
         }
         ObjectUpdate { old, new: None }
+    }
+
+    /// Sets the kinds, as `<plural>.<version>.<group>`, whose objects have the names of the nodes
+    /// that they describe. A change of such an object gives its node a new
+    /// [generation](NodeView::generation). For the engine and for tests.
+    pub fn set_node_kinds(&mut self, kinds: BTreeSet<Arc<str>>) {
+        self.node_kinds = kinds;
+    }
+
+    /// Returns the node that an object describes, if it is of such a [kind](Self::set_node_kinds).
+    pub fn described_node(&self, object: &ObjectKey) -> Option<NodeIx> {
+        let EventResource::Custom(kind) = &object.kind else { return None };
+        self.node_kinds.contains(kind).then(|| self.node_named(&object.name))?
     }
 
     /// Adds an object to the part of the cluster that reads its kind, or removes it from there.

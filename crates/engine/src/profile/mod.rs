@@ -446,6 +446,12 @@ impl Profiles {
         decoders
     }
 
+    /// Returns the kinds whose objects have the names of the nodes that they describe, as
+    /// `<plural>.<version>.<group>`.
+    pub fn node_kinds(&self) -> BTreeSet<Arc<str>> {
+        self.plugins().flat_map(|plugin| plugin.node_kinds.iter().cloned()).collect()
+    }
+
     /// Returns the kinds that some plugin reads or registers events of, as
     /// `<plural>.<version>.<group>`.
     pub fn watched_kinds(&self) -> BTreeSet<Arc<str>> {

@@ -4,4 +4,4 @@ mod answers;
 mod harness;
 mod transitions;
 
-pub(crate) use self::harness::{profiles, profiles_at};
+pub(crate) use self::harness::{REPORTS, profiles, profiles_at};

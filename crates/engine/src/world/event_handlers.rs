@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use framework::{
-    ActionType, ClusterEvent, Code, EventResource, Node, NominatedPods, NominatingInfo,
+    ActionType, ClusterEvent, Code, EventResource, Node, NodeChange, NominatedPods, NominatingInfo,
     ObjectUpdate, Pod, PodKey, StatusPatch, Uid,
 };
 
@@ -47,14 +47,27 @@ impl World {
             Change::PodDeleted { key, uid } => return self.delete_pod(&key, &uid, cx),
             Change::Object(object) => {
                 let update = self.set_object(*object);
+                self.log_described_node(&update);
                 self.handle_update(update, cx);
             }
             Change::ObjectDeleted(key) => {
                 let update = self.remove_object(&key);
+                self.log_described_node(&update);
                 self.handle_update(update, cx);
             }
         }
         Vec::new()
+    }
+
+    /// Logs a change of the node that an object describes.
+    fn log_described_node(&mut self, update: &ObjectUpdate) {
+        if update.old == update.new {
+            return;
+        }
+        let changed = update.new.as_ref().or(update.old.as_ref());
+        if let Some(node) = changed.and_then(|object| self.cluster.described_node(object.key())) {
+            self.log.push(node, LoggedChange::Node(NodeChange::EXTRA_FIELDS));
+        }
     }
 
     fn set_node(&mut self, node: Node, cx: &mut Context<'_>) {
@@ -325,14 +338,14 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Level, NominatingInfo, ObjectKey, Time};
+    use framework::{Level, NominatingInfo, Object, ObjectKey, Time};
     use testkit::{PodBuilder, node, pod};
 
     use super::*;
     use crate::effect::{Effect, EffectId, EffectKind};
     use crate::ports::{Ports, Probe};
     use crate::queue::QueueConfig;
-    use crate::queue::tests::{profiles, profiles_at};
+    use crate::queue::tests::{REPORTS, profiles, profiles_at};
 
     /// A probe that keeps the labels of handled events.
     #[derive(Default)]
@@ -398,6 +411,31 @@ mod tests {
             apply(world, deleted("p"));
             assert_eq!(world.nominator().node_of(&uid), None);
         }
+    }
+
+    #[test]
+    fn change_of_an_object_that_describes_a_node_is_a_change_of_the_node() {
+        let world = &mut World::new(profiles(), QueueConfig::default());
+        apply(world, Change::Node(node("n").build()));
+        let report = |node: &str, free: i64| {
+            let json = serde_json::json!({"metadata": {"name": node}, "free": free});
+            testkit::object(EventResource::Custom(REPORTS.into()), json)
+        };
+        let mut changes = |change: Change| {
+            let revision = world.log.revision();
+            let ix = world.cluster().node_named("n").unwrap();
+            let before = world.cluster().node(ix).generation();
+            apply(world, change);
+            let logged = world.log.changed_since(revision).unwrap().objects == [ix];
+            (logged, world.cluster().node(ix).generation() != before)
+        };
+        let set = |report: Object| Change::Object(Box::new(report));
+        let key = report("n", 1).key().clone();
+        assert_eq!(changes(set(report("n", 1))), (true, true));
+        assert_eq!(changes(set(report("n", 1))), (false, false), "the same report");
+        assert_eq!(changes(set(report("n", 2))), (true, true));
+        assert_eq!(changes(set(report("elsewhere", 1))), (false, false));
+        assert_eq!(changes(Change::ObjectDeleted(key)), (true, true));
     }
 
     #[test]

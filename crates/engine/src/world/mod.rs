@@ -71,6 +71,7 @@ impl World {
     pub fn new(profiles: Profiles, queue: QueueConfig) -> Self {
         let mut cluster = Cluster::default();
         cluster.set_decoders(profiles.decoders());
+        cluster.set_node_kinds(profiles.node_kinds());
         if profiles.schedules_groups() {
             cluster.count_pod_groups();
         }

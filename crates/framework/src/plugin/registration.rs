@@ -73,6 +73,8 @@ macro_rules! define_plugin {
             /// Custom kinds that the scheduler watches for the plugin, as
             /// `<plural>.<version>.<group>`.
             pub watched_kinds: BTreeSet<Arc<str>>,
+            /// Watched kinds whose objects have the names of the nodes that they describe.
+            pub node_kinds: BTreeSet<Arc<str>>,
             /// Types that objects of watched kinds are decoded as.
             pub decoders: Decoders,
             /// Built-in kinds that the plugin reads without registering an event for them.
@@ -104,6 +106,7 @@ macro_rules! define_plugin {
                     feeds: Vec::new(),
                     extra_fields: ExtraFields::default(),
                     watched_kinds: BTreeSet::new(),
+                    node_kinds: BTreeSet::new(),
                     decoders: Decoders::default(),
                     read_kinds: BTreeSet::new(),
                     events: None,
@@ -249,6 +252,15 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub fn watch_as<T: DeserializeOwned + Send + Sync + 'static>(mut self, kind: &str) -> Self {
         self.built.decoders.add::<T>(kind);
+        self.watch(kind)
+    }
+
+    /// [Watches](Self::watch) a cluster-scoped kind whose objects have the names of the nodes that
+    /// they describe. A change of an object counts as a change of its node, so that answers which
+    /// depend on the node and its object have the scope [`Node`](crate::FilterScope::Node).
+    #[must_use]
+    pub fn describes_nodes(mut self, kind: &str) -> Self {
+        self.built.node_kinds.insert(kind.into());
         self.watch(kind)
     }
 

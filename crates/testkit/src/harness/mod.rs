@@ -105,6 +105,7 @@ impl Harness {
     pub fn new(plugin: Plugin) -> Self {
         let mut cluster = Cluster::default();
         cluster.set_decoders(plugin.decoders.clone());
+        cluster.set_node_kinds(plugin.node_kinds.clone());
         Self { plugin, cluster, parts: HandleParts::default() }
     }
 

@@ -102,6 +102,9 @@ impl Bind for Binder {
 
 const NODE: EventResource = EventResource::Node;
 
+/// A kind whose objects have the names of nodes.
+pub(crate) const REPORTS: &str = "reports.v1.example.com";
+
 fn plugins() -> [Plugin; 8] {
     let event = ClusterEvent::new;
     let claim = event(EventResource::ResourceClaim, ActionType::UPDATE);
@@ -121,7 +124,7 @@ fn plugins() -> [Plugin; 8] {
             .on_with_hint(event(NODE, ActionType::UPDATE_NODE_LABEL), Rejector::fails)
             .on_with_hint(event(NODE, ActionType::UPDATE_NODE_CONDITION), Rejector::panics)
             .build(),
-        Plugin::new("Deaf", Rejector).filter().no_events().build(),
+        Plugin::new("Deaf", Rejector).filter().describes_nodes(REPORTS).no_events().build(),
         Plugin::new("Binder", Binder).bind().build(),
     ]
 }
