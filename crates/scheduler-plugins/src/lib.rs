@@ -7,6 +7,7 @@
 //! | NodeMetadata | [`node_metadata`] | Score |
 //! | PodState | [`pod_state`] | Score |
 //! | QOSSort | [`qos_sort`] | QueueSort |
+//! | NodeResourceTopologyMatch | [`node_resource_topology`] | PreFilter, Filter, Score, Reserve, PostBind |
 //! | Coscheduling | [`coscheduling`] | QueueSort, PreFilter, PostFilter, Permit, Reserve |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
@@ -16,6 +17,7 @@ mod args;
 pub mod coscheduling;
 mod min_max;
 pub mod node_metadata;
+pub mod node_resource_topology;
 pub mod node_resources_allocatable;
 mod not_built;
 pub mod pod_state;
@@ -28,9 +30,10 @@ use framework::{Plugin, PluginArgs, Registry};
 type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
 
 /// The plugins of this crate, by name.
-const ALL: [(&str, Factory); 5] = [
+const ALL: [(&str, Factory); 6] = [
     (node_resources_allocatable::NAME, node_resources_allocatable::plugin),
     (node_metadata::NAME, node_metadata::plugin),
+    (node_resource_topology::NAME, node_resource_topology::plugin),
     (pod_state::NAME, pod_state::plugin),
     (qos_sort::NAME, qos_sort::plugin),
     (coscheduling::NAME, coscheduling::plugin),

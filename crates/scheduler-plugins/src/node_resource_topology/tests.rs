@@ -1,0 +1,528 @@
+use framework::{Code, EventObjects, Object, QueueingHint};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use testkit::{Harness, node, object};
+
+use super::*;
+
+fn harness(args: Value) -> Harness {
+    Harness::new(plugin(&PluginArgs::new(args)).unwrap())
+}
+
+fn big_node(name: &str) -> framework::Node {
+    node(name)
+        .allocatable("cpu", "64")
+        .allocatable("memory", "256Gi")
+        .allocatable("example.com/gpu", "8")
+        .allocatable("example.com/license", "8")
+        .build()
+}
+
+/// A zone with CPUs, GiB of memory and GPUs, of twice as many that there are.
+fn zone(id: u32, cpu: i64, memory: i64, gpus: i64) -> Value {
+    let resource = |name: &str, available: String, capacity: String| json!({"name": name, "available": available, "allocatable": capacity, "capacity": capacity});
+    json!({
+        "name": format!("node-{id}"),
+        "type": "Node",
+        "costs": [{"name": "node-0", "value": if id == 0 { 10 } else { 20 }},
+            {"name": "node-1", "value": if id == 1 { 10 } else { 20 }}],
+        "resources": [
+            resource("cpu", cpu.to_string(), "16".to_owned()),
+            resource("memory", format!("{memory}Gi"), "64Gi".to_owned()),
+            resource("example.com/gpu", gpus.to_string(), "4".to_owned()),
+        ],
+    })
+}
+
+fn topology(name: &str, policy: &str, zones: &[Value]) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "attributes": [{"name": "topologyManagerPolicy", "value": policy},
+            {"name": "topologyManagerScope", "value": "container"}],
+        "zones": zones,
+    })
+}
+
+fn with_scope(mut topology: Value, scope: &str) -> Value {
+    topology["attributes"][1]["value"] = json!(scope);
+    topology
+}
+
+fn with_fingerprint(mut topology: Value, pods: &[&Pod]) -> Value {
+    let text = fingerprint::of(pods.iter().copied());
+    let attributes = topology["attributes"].as_array_mut().unwrap();
+    attributes.push(json!({"name": "nodeTopologyPodsFingerprint", "value": text}));
+    topology
+}
+
+/// A container with equal requests and limits.
+fn container(cpu: i64, memory: i64, gpus: i64) -> Value {
+    let mut amounts = json!({"cpu": cpu.to_string(), "memory": format!("{memory}Gi")});
+    if gpus > 0 {
+        amounts["example.com/gpu"] = json!(gpus.to_string());
+    }
+    json!({"name": "c", "resources": {"requests": amounts, "limits": amounts}})
+}
+
+fn init(cpu: i64, memory: i64, is_sidecar: bool) -> Value {
+    let mut init = container(cpu, memory, 0);
+    if is_sidecar {
+        init["restartPolicy"] = json!("Always");
+    }
+    init
+}
+
+fn pod_json(name: &str, inits: Vec<Value>, containers: Vec<Value>) -> Value {
+    json!({"metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"initContainers": inits, "containers": containers}})
+}
+
+fn guaranteed(harness: &Harness, containers: Vec<Value>) -> Pod {
+    harness.pod_from_json(&pod_json("p", Vec::new(), containers))
+}
+
+/// Returns the verdict on a node with these zones.
+fn verdict(topology: Value, inits: Vec<Value>, containers: Vec<Value>) -> String {
+    verdict_with(json!({}), topology, inits, containers)
+}
+
+fn verdict_with(args: Value, topology: Value, inits: Vec<Value>, containers: Vec<Value>) -> String {
+    let harness = harness(args).node(big_node("a")).object(KIND, topology);
+    let pod = harness.pod_from_json(&pod_json("p", inits, containers));
+    let run = harness.run(&pod);
+    assert_eq!(harness.ranking_problem(&pod), None);
+    run.verdicts["a"].message().to_owned()
+}
+
+const SINGLE: &str = "single-numa-node";
+
+#[test]
+fn one_numa_node_has_to_have_all_that_a_container_asks_for() {
+    let two = || vec![zone(0, 4, 8, 0), zone(1, 2, 32, 2)];
+    let on = |scope: &str| with_scope(topology("a", SINGLE, &two()), scope);
+    for (scope, containers, expected) in [
+        ("container", vec![container(4, 8, 0)], ""),
+        ("container", vec![container(2, 32, 2)], ""),
+        ("container", vec![container(4, 32, 0)], "cannot align container"),
+        ("container", vec![container(3, 8, 1)], "cannot align container"),
+        // The first container takes the first NUMA node that fits.
+        ("container", vec![container(3, 1, 0), container(2, 1, 0)], ""),
+        ("container", vec![container(1, 1, 0), container(3, 7, 0)], ""),
+        ("container", vec![container(2, 1, 0), container(3, 1, 0)], "cannot align container"),
+        ("pod", vec![container(2, 1, 0), container(2, 1, 0)], ""),
+        ("pod", vec![container(3, 1, 0), container(2, 1, 0)], "cannot align pod"),
+    ] {
+        assert_eq!(verdict(on(scope), Vec::new(), containers.clone()), expected, "{containers:?}");
+    }
+}
+
+#[test]
+fn init_containers_end_and_sidecars_stay() {
+    let one = || topology("a", SINGLE, &[zone(0, 4, 8, 0)]);
+    let app = || vec![container(3, 1, 0)];
+    for (inits, containers, expected) in [
+        (vec![init(4, 8, false)], app(), ""),
+        (vec![init(5, 1, false)], app(), "cannot align init container"),
+        (vec![init(5, 1, true)], app(), "cannot align init container"),
+        (vec![init(1, 1, true)], app(), ""),
+        (vec![init(2, 1, true)], app(), "cannot align container"),
+        (vec![init(1, 1, true), init(4, 1, false)], app(), "cannot align init container"),
+        (vec![init(4, 1, false), init(1, 1, true)], app(), ""),
+    ] {
+        let scoped = |scope| verdict(with_scope(one(), scope), inits.clone(), containers.clone());
+        assert_eq!(scoped("container"), expected, "{inits:?}");
+        let whole = if expected.is_empty() { "" } else { "cannot align pod" };
+        assert_eq!(scoped("pod"), whole, "{inits:?}");
+    }
+}
+
+#[test]
+fn resources_without_numa_nodes_do_not_count() {
+    let one = || topology("a", SINGLE, &[zone(0, 4, 8, 0)]);
+    let with = |name: &str, amount: &str| {
+        let mut container = container(1, 1, 0);
+        for list in ["requests", "limits"] {
+            container["resources"][list][name] = json!(amount);
+        }
+        vec![container]
+    };
+    for (name, amount, expected) in [
+        ("example.com/license", "1", ""),
+        ("example.com/unknown", "1", "cannot align container"),
+        ("ephemeral-storage", "1Gi", ""),
+        ("hugepages-2Mi", "2Mi", "cannot align container"),
+        ("example.com/gpu", "1", "cannot align container"),
+    ] {
+        assert_eq!(verdict(one(), Vec::new(), with(name, amount)), expected, "{name}");
+    }
+}
+
+#[test]
+fn only_devices_of_pods_that_are_not_guaranteed_count() {
+    let harness = harness(json!({}))
+        .node(big_node("a"))
+        .object(KIND, topology("a", SINGLE, &[zone(0, 1, 1, 2)]));
+    let burstable = |gpus: i64| {
+        let mut container = container(8, 8, gpus);
+        container["resources"]["limits"] = json!({});
+        if gpus > 0 {
+            container["resources"]["limits"] = json!({"example.com/gpu": gpus.to_string()});
+        }
+        harness.run(&guaranteed(&harness, vec![container])).verdicts["a"].clone()
+    };
+    assert!(burstable(0).is_success() && burstable(2).is_success());
+    assert_eq!(burstable(3).message(), "cannot align container");
+    assert_eq!(burstable(3).code(), Code::Unschedulable);
+    let none = guaranteed(&harness, vec![json!({"name": "c"})]);
+    assert!(harness.run(&none).verdicts["a"].is_success());
+}
+
+#[test]
+fn other_policies_are_filtered_on_request() {
+    let two = || [zone(0, 4, 8, 1), zone(1, 4, 8, 1)];
+    let all = || json!({"filterPolicies": ["single-numa-node", "restricted", "best-effort"]});
+    let one = |args: Value, policy: &str, containers: Vec<Value>| {
+        verdict_with(args, topology("a", policy, &two()), Vec::new(), containers)
+    };
+    for policy in ["restricted", "best-effort"] {
+        assert_eq!(one(json!({}), policy, vec![container(8, 8, 0)]), "");
+        // A NUMA node has 16 CPUs, so that 8 are to come from one.
+        assert_eq!(one(all(), policy, vec![container(8, 8, 0)]), "cannot align container");
+        assert_eq!(one(all(), policy, vec![container(4, 8, 0)]), "");
+    }
+    assert_eq!(one(all(), "none", vec![container(32, 8, 0)]), "");
+    // 20 CPUs need two NUMA nodes anyway, but the memory needs one.
+    let empty = topology("a", "restricted", &[zone(0, 16, 64, 4), zone(1, 16, 64, 4)]);
+    let wide = |memory, gpus| {
+        verdict_with(all(), empty.clone(), Vec::new(), vec![container(20, memory, gpus)])
+    };
+    assert_eq!(wide(8, 0), "cannot align container");
+    assert_eq!(wide(100, 0), "");
+    assert_eq!(wide(100, 1), "cannot align container");
+    assert_eq!(wide(100, 6), "");
+}
+
+#[test]
+fn node_without_data_is_accepted_or_rejected() {
+    for (args, expected, code) in [
+        (json!({}), "", Code::Success),
+        (
+            json!({"nodesWithoutTopology": "Reject"}),
+            "node has no topology data",
+            Code::UnschedulableAndUnresolvable,
+        ),
+    ] {
+        let harness = harness(args).node(big_node("a"));
+        let run = harness.run(&guaranteed(&harness, vec![container(1, 1, 0)]));
+        assert_eq!(
+            (run.verdicts["a"].message(), run.verdicts["a"].code()),
+            (expected.into(), code)
+        );
+        if code == Code::Success {
+            assert_eq!(run.scores["a"], 0);
+        }
+    }
+}
+
+fn score(args: Value, topology: Value, containers: Vec<Value>) -> i64 {
+    let harness = harness(args).node(big_node("a")).object(KIND, topology);
+    harness.run(&guaranteed(&harness, containers)).scores["a"]
+}
+
+fn by(strategy: &str) -> Value {
+    json!({"scoringStrategy": {"type": strategy}})
+}
+
+#[test]
+fn worst_numa_node_that_fits_decides() {
+    let two = || topology("a", SINGLE, &[zone(0, 8, 16, 0), zone(1, 4, 16, 0)]);
+    for (strategy, expected) in [
+        // cpu 75 and memory 75; cpu 50 and memory 75.
+        ("LeastAllocated", 62),
+        // cpu 25 and memory 25; cpu 50 and memory 25.
+        ("MostAllocated", 25),
+        // Variance 0; variance of 0.5 and 0.25.
+        ("BalancedAllocation", 96),
+    ] {
+        assert_eq!(score(by(strategy), two(), vec![container(2, 4, 0)]), expected, "{strategy}");
+    }
+    // The second NUMA node does not fit for the CPU; its memory counts all the same.
+    assert_eq!(score(by("LeastAllocated"), two(), vec![container(6, 4, 0)]), 37);
+    let weighted = json!({"scoringStrategy": {"type": "LeastAllocated",
+        "resources": [{"name": "cpu", "weight": 3}, {"name": "memory"}]}});
+    assert_eq!(score(weighted, two(), vec![container(2, 4, 0)]), (50 * 3 + 75) / 4);
+}
+
+#[test]
+fn containers_are_scored_one_by_one_or_together() {
+    let one = || topology("a", SINGLE, &[zone(0, 8, 16, 0)]);
+    let containers = || vec![container(4, 8, 0), container(2, 4, 0)];
+    assert_eq!(score(by("LeastAllocated"), one(), containers()), (50 + 75) / 2);
+    assert_eq!(score(by("LeastAllocated"), with_scope(one(), "pod"), containers()), 25);
+    let restricted = || topology("a", "restricted", &[zone(0, 8, 16, 0)]);
+    assert_eq!(score(by("LeastAllocated"), restricted(), containers()), 0);
+}
+
+#[test]
+fn fewest_and_closest_numa_nodes_score_highest() {
+    let two = |policy: &str| topology("a", policy, &[zone(0, 8, 16, 0), zone(1, 8, 16, 0)]);
+    let fewest = |topology, cpu| score(by("LeastNUMANodes"), topology, vec![container(cpu, 4, 0)]);
+    // 100 / 8 = 12 for each NUMA node, and 6 for the shortest distance.
+    assert_eq!(fewest(two("none"), 8), 100 - 12 + 6);
+    assert_eq!(fewest(two("best-effort"), 12), 100 - 24 + 6);
+    assert_eq!(fewest(with_scope(two("none"), "pod"), 12), 100 - 24 + 6);
+    assert_eq!(fewest(two("none"), 20), 0);
+    let far = |id: u32, others: [i64; 3]| {
+        let mut zone = zone(id, 8, 16, 0);
+        let costs = others.iter().enumerate();
+        let costs = costs.map(|(to, cost)| json!({"name": format!("node-{to}"), "value": cost}));
+        zone["costs"] = costs.collect::<Vec<_>>().into();
+        zone
+    };
+    let mut three = [far(0, [10, 12, 30]), far(1, [12, 10, 30]), far(2, [30, 30, 10])];
+    assert_eq!(fewest(topology("a", "none", &three), 12), 100 - 24 + 6);
+    // The close pair has no room left.
+    three[1]["resources"][0]["available"] = json!("1");
+    assert_eq!(fewest(topology("a", "none", &three), 12), 100 - 24);
+}
+
+#[test]
+fn many_numa_nodes_are_scored_in_bounded_time() {
+    let zones: Vec<Value> = (0..64).map(|id| zone(id, 2, 16, 0)).collect();
+    let mut wide = topology("a", "none", &zones);
+    wide["attributes"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "topologyManagerMaxNUMANodes", "value": "64"}));
+    let score = score(by("LeastNUMANodes"), wide, vec![container(60, 4, 0)]);
+    assert!((70..=71).contains(&score), "{score}");
+}
+
+#[test]
+fn pods_that_are_not_guaranteed_score_100_everywhere() {
+    let harness = harness(json!({})).node(big_node("a"));
+    let pod = guaranteed(&harness, vec![json!({"name": "c"})]);
+    assert_eq!(harness.run(&pod).scores["a"], 100);
+}
+
+/// A harness with over-reservation whose pods are those of the scheduler `default-scheduler`.
+fn reserving(more: &Value) -> Harness {
+    let mut args = json!({"cacheResyncPeriodSeconds": 5, "cache": {}});
+    args["cache"] = more.clone();
+    harness(args).node(big_node("a"))
+}
+
+fn placed(harness: &Harness, name: &str, scheduler: &str, cpu: i64, started: bool) -> Pod {
+    let mut json = pod_json(name, Vec::new(), vec![container(cpu, 1, 0)]);
+    json["spec"]["nodeName"] = json!("a");
+    json["spec"]["schedulerName"] = json!(scheduler);
+    if started {
+        json["status"] = json!({"startTime": "2026-01-01T00:00:00Z"});
+    }
+    harness.pod_from_json(&json)
+}
+
+const OWN: &str = "default-scheduler";
+
+fn feasible(harness: &Harness, cpu: i64) -> bool {
+    let mut json = pod_json("p", Vec::new(), vec![container(cpu, 1, 0)]);
+    json["spec"]["schedulerName"] = json!(OWN);
+    harness.run(&harness.pod_from_json(&json)).verdicts["a"].is_success()
+}
+
+#[test]
+fn assumed_pods_are_subtracted_from_every_numa_node_until_the_report_has_them() {
+    let zones = [zone(0, 8, 32, 0), zone(1, 8, 32, 0)];
+    let report =
+        |pods: &[&Pod], zones: &[Value]| with_fingerprint(topology("a", SINGLE, zones), pods);
+    let harness = reserving(&json!({})).object(KIND, report(&[], &zones));
+    assert!(feasible(&harness, 8));
+    // Assumed, then started: the report does not have it.
+    let first = placed(&harness, "first", OWN, 6, false);
+    let harness = harness.pod(first.clone());
+    assert!(feasible(&harness, 2) && !feasible(&harness, 3));
+    // A report of other pods changes nothing.
+    let other = placed(&harness, "other", OWN, 1, true);
+    let harness = harness.object(KIND, report(&[&other], &zones));
+    assert!(feasible(&harness, 2) && !feasible(&harness, 3));
+    // The report has it: 6 CPUs are taken from one NUMA node.
+    let taken = [zone(0, 2, 31, 0), zone(1, 8, 32, 0)];
+    let harness = harness.object(KIND, report(&[&first], &taken));
+    assert!(feasible(&harness, 8));
+}
+
+#[test]
+fn pods_of_other_schedulers_make_the_report_stale_until_it_has_them() {
+    let zones = [zone(0, 8, 32, 0)];
+    let stale = |cache: Value| {
+        let harness =
+            reserving(&cache).object(KIND, with_fingerprint(topology("a", SINGLE, &zones), &[]));
+        assert!(feasible(&harness, 8));
+        let foreign = placed(&harness, "foreign", "other", 4, true);
+        let harness = harness.pod(foreign.clone());
+        let is_stale = !feasible(&harness, 1);
+        let now = [zone(0, 4, 31, 0)];
+        let report = with_fingerprint(topology("a", SINGLE, &now), &[&foreign]);
+        let harness = harness.object(KIND, report);
+        assert!(feasible(&harness, 4) && !feasible(&harness, 5));
+        is_stale
+    };
+    assert!(stale(json!({})));
+    assert!(stale(json!({"foreignPodsDetect": "OnlyExclusiveResources"})));
+    assert!(!stale(json!({"foreignPodsDetect": "None"})));
+}
+
+#[test]
+fn report_without_fingerprint_has_the_pods_that_have_started() {
+    let zones = [zone(0, 8, 32, 0)];
+    let harness = reserving(&json!({})).object(KIND, topology("a", SINGLE, &zones));
+    assert!(feasible(&harness, 8));
+    let pods = ["started", "assumed"].map(|name| placed(&harness, name, OWN, 2, name == "started"));
+    let [started, assumed] = pods;
+    let harness = harness.pod(started).pod(assumed);
+    assert!(feasible(&harness, 4) && !feasible(&harness, 5));
+    let harness = harness.object(KIND, topology("a", SINGLE, &[zone(0, 6, 31, 0)]));
+    assert!(feasible(&harness, 4) && !feasible(&harness, 5));
+}
+
+#[test]
+fn other_configuration_of_the_kubelet_counts_at_once() {
+    let zones = [zone(0, 8, 32, 0), zone(1, 8, 32, 0)];
+    for (cache, expected) in [(json!({}), true), (json!({"resyncScope": "OnlyResources"}), false)] {
+        let harness =
+            reserving(&cache).object(KIND, with_fingerprint(topology("a", SINGLE, &zones), &[]));
+        assert!(!feasible(&harness, 12));
+        let unknown = placed(&harness, "unknown", OWN, 1, true);
+        let report = with_fingerprint(topology("a", "none", &zones), &[&unknown]);
+        assert_eq!(feasible(&harness.object(KIND, report), 12), expected);
+    }
+}
+
+#[test]
+fn reserved_node_takes_no_pod_until_the_bind() {
+    let discarding = harness(json!({"discardReservedNodes": true, "cacheResyncPeriodSeconds": 5}))
+        .node(big_node("a"))
+        .object(KIND, topology("a", SINGLE, &[zone(0, 8, 32, 0)]));
+    let pod = guaranteed(&discarding, vec![container(1, 1, 0)]);
+    assert!(discarding.run(&pod).verdicts["a"].is_success());
+    let commit = discarding.commit(&pod, "a");
+    assert_eq!(discarding.run(&pod).verdicts["a"].message(), "invalid node topology data");
+    let commands = discarding.post_bind(&pod, "a");
+    assert!(matches!(&commands[..], [Command::ObjectChanged(_)]), "{commands:?}");
+    assert!(discarding.run(&pod).verdicts["a"].is_success());
+    drop(discarding.undo(&pod, "a", commit));
+    assert!(discarding.ranking_problem(&pod).unwrap().contains("scope Cluster"));
+}
+
+#[test]
+fn report_and_deleted_pod_wake_a_pod_that_now_fits() {
+    let kind = || EventResource::Custom(KIND.into());
+    let changed = ClusterEvent::new(kind(), ActionType::UPDATE);
+    let hint = |cpu: i64| {
+        let report = topology("a", SINGLE, &[zone(0, cpu, 32, 0)]);
+        let harness = harness(json!({})).node(big_node("a")).object(KIND, report.clone());
+        let pod = guaranteed(&harness, vec![container(4, 1, 0)]);
+        let object: Object = object(kind(), report);
+        harness.hint(&pod, &changed, EventObjects::Other { old: None, new: Some(&object) })
+    };
+    assert_eq!(hint(4), Some(QueueingHint::Queue));
+    assert_eq!(hint(3), Some(QueueingHint::Skip));
+
+    let harness = reserving(&json!({})).object(KIND, topology("a", SINGLE, &[zone(0, 4, 32, 0)]));
+    let pod = guaranteed(&harness, vec![container(4, 1, 0)]);
+    let gone = placed(&harness, "gone", OWN, 1, true);
+    let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+    let objects = EventObjects::Pod { old: Some(&gone), new: None };
+    assert_eq!(harness.hint(&pod, &deleted, objects), Some(QueueingHint::Queue));
+}
+
+#[test]
+fn wrong_arguments_are_reported() {
+    let error = |args| plugin(&PluginArgs::new(args)).map(|_| ()).unwrap_err();
+    assert_eq!(
+        error(json!({"scoringStrategy": {"type": "Spread"}})),
+        "scoringStrategy.type: Invalid value: \"Spread\": invalid ScoringStrategyType"
+    );
+    assert!(error(json!({"preemptionMode": "On"})).starts_with("preemptionMode: Invalid value"));
+    assert!(error(json!({"filterPolicies": ["none"]})).starts_with("filterPolicies[0]: "));
+    assert!(error(json!({"cache": {"mode": "x"}})).starts_with("unknown field `mode`"));
+    let made = plugin(&PluginArgs::new(json!({"preemptionMode": "Enabled"}))).unwrap();
+    assert_eq!(made.notes.len(), 1);
+    assert_eq!(made.args.unwrap()["scoringStrategy"]["resources"][1]["weight"], 1);
+}
+
+/// The resources of the naive kubelet: CPUs, GiB of memory, GPUs.
+type Amounts = [i64; 3];
+
+#[derive(Debug, Clone)]
+struct NaiveZone {
+    capacity: Amounts,
+    available: Amounts,
+}
+
+/// The hints of a kubelet for one resource: sets of NUMA nodes, and whether they are preferred.
+fn hints(zones: &[NaiveZone], resource: usize, amount: i64) -> Option<Vec<(u32, bool)>> {
+    if amount == 0 {
+        return None;
+    }
+    let sum = |mask: u32, of: fn(&NaiveZone) -> &Amounts| -> i64 {
+        let own = zones.iter().enumerate().filter(|(place, _)| mask & 1 << place != 0);
+        own.map(|(_, zone)| of(zone)[resource]).sum()
+    };
+    let masks = 1..1u32 << zones.len();
+    let holds = masks.clone().filter(|mask| sum(*mask, |zone| &zone.capacity) >= amount);
+    let fewest = holds.map(u32::count_ones).min();
+    let fits = masks.filter(|mask| sum(*mask, |zone| &zone.available) >= amount);
+    Some(fits.map(|mask| (mask, Some(mask.count_ones()) == fewest)).collect())
+}
+
+/// Whether a kubelet admits a container: it merges a hint of each resource, and a merged hint is
+/// preferred if all are, and are the same.
+fn admits(zones: &[NaiveZone], asked: Amounts, is_single: bool) -> bool {
+    let lists: Vec<_> =
+        asked.iter().enumerate().filter_map(|(at, amount)| hints(zones, at, *amount)).collect();
+    let mut merged = vec![(u32::MAX, true, None::<u32>)];
+    for list in lists {
+        let mut next = Vec::new();
+        for (mask, preferred, first) in &merged {
+            for (other, other_preferred) in &list {
+                if is_single && other.count_ones() > 1 {
+                    continue;
+                }
+                let same = first.is_none_or(|first| first == *other);
+                next.push((mask & other, *preferred && *other_preferred && same, Some(*other)));
+            }
+        }
+        merged = next;
+    }
+    merged.iter().any(|(mask, preferred, first)| first.is_none() || *mask != 0 && *preferred)
+}
+
+proptest! {
+    /// A container passes exactly if a kubelet admits it.
+    #[test]
+    fn filter_agrees_with_the_kubelet(
+        zones in prop::collection::vec((0i64..17, 1i64..65, 0i64..5), 1..5),
+        (cpu, memory, gpus) in (1i64..40, 1i64..150, 0i64..10),
+        is_single: bool,
+    ) {
+        let naive: Vec<NaiveZone> = zones
+            .iter()
+            .map(|(cpu, memory, gpus)| NaiveZone {
+                capacity: [16, 64, 4],
+                available: [*cpu, *memory, *gpus],
+            })
+            .collect();
+        let shown: Vec<Value> = zones
+            .iter()
+            .enumerate()
+            .map(|(id, (cpu, memory, gpus))| zone(id as u32, *cpu, *memory, *gpus))
+            .collect();
+        let policy = if is_single { SINGLE } else { "restricted" };
+        let args = json!({"filterPolicies": [SINGLE, "restricted"]});
+        let verdict =
+            verdict_with(args, topology("a", policy, &shown), Vec::new(), vec![container(cpu, memory, gpus)]);
+        let admitted = admits(&naive, [cpu, memory, gpus], is_single);
+        prop_assert_eq!(verdict.is_empty(), admitted, "{}", verdict);
+    }
+}
