@@ -8,6 +8,8 @@
 //! | PodState | [`pod_state`] | Score |
 //! | QOSSort | [`qos_sort`] | QueueSort |
 //! | NodeResourceTopologyMatch | [`node_resource_topology`] | PreFilter, Filter, Score, Reserve, PostBind |
+//! | TargetLoadPacking | [`load::target_load_packing`] | Score |
+//! | LoadVariationRiskBalancing | [`load::load_variation_risk_balancing`] | Score |
 //! | Coscheduling | [`coscheduling`] | QueueSort, PreFilter, PostFilter, Permit, Reserve |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
@@ -15,6 +17,7 @@
 
 mod args;
 pub mod coscheduling;
+pub mod load;
 mod min_max;
 pub mod node_metadata;
 pub mod node_resource_topology;
@@ -30,10 +33,12 @@ use framework::{Plugin, PluginArgs, Registry};
 type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
 
 /// The plugins of this crate, by name.
-const ALL: [(&str, Factory); 6] = [
+const ALL: [(&str, Factory); 8] = [
     (node_resources_allocatable::NAME, node_resources_allocatable::plugin),
     (node_metadata::NAME, node_metadata::plugin),
     (node_resource_topology::NAME, node_resource_topology::plugin),
+    (load::target_load_packing::NAME, load::target_load_packing::plugin),
+    (load::load_variation_risk_balancing::NAME, load::load_variation_risk_balancing::plugin),
     (pod_state::NAME, pod_state::plugin),
     (qos_sort::NAME, qos_sort::plugin),
     (coscheduling::NAME, coscheduling::plugin),
