@@ -21,8 +21,25 @@ pub(crate) struct Retries {
     failed: BTreeMap<Call, Failure>,
 }
 
-/// Method and path.
-type Call = (&'static str, String);
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    method: &'static str,
+    path: String,
+    /// The object to create; its path is that of all objects of its kind.
+    created: Vec<u8>,
+}
+
+impl Call {
+    fn of(request: &Request) -> Self {
+        let creates_claim = request.path.ends_with("/resourceclaims");
+        Self {
+            method: request.method.as_str(),
+            path: request.path.clone(),
+            created: if creates_claim { request.body.clone() } else { Vec::new() },
+        }
+    }
+}
 
 /// The failure of the last request of a call.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +61,7 @@ impl Retries {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn sent(&mut self, request: &Request, now: Time) -> Checked {
-        let call = (request.method.as_str(), request.path.clone());
+        let call = Call::of(request);
         let failed = self.failed.remove(&call);
         let mut before = None;
         if let Some(tried) = request.retry_of {
