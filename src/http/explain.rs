@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::explain::{
-    ClusterAnswer, CopiedNodes, Filter, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster,
-    explain_group, explain_node, explain_pod, explain_pod_group, find_names, list_groups,
-    list_nodes, list_pods,
+    ClusterAnswer, CopiedNodes, Filter, Follower, GroupAnswer, Lab, NodeAnswer, PodAnswer,
+    PodGroupAnswer, explain_cluster, explain_group, explain_node, explain_pod, explain_pod_group,
+    find_names, list_groups, list_nodes, list_pod_groups, list_pods,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::{Engine, EngineConfig};
-use framework::{PodKey, Time};
+use engine::EngineConfig;
+use framework::PodKey;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde::{Deserialize, Serialize};
@@ -274,25 +274,9 @@ pub(super) async fn group(
     Extension(access): Extension<ResourceAccess>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Response {
-    let unknown = || Refusal::Unknown(format!("a pod of a controller {namespace}/{name}"));
-    let asked = async {
-        permit(&access, &user, attributes("list", "pods", &namespace, ""), unknown).await?;
-        let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
-        let admitted = admit(&app).await?;
-        let (namespace, name) = (namespace.clone(), name.clone());
-        let notes = app.explainer.notes.to_vec();
-        let answer = work(&app, admitted, move |lab| {
-            let mut answer = explain_group(lab, &namespace, &name)?;
-            answer.notes = notes;
-            if !sees_all {
-                // A suggestion may name a pod of another namespace.
-                answer.causes.iter_mut().for_each(|cause| cause.help = None);
-            }
-            Some(answer)
-        });
-        answer.await?.ok_or_else(unknown)
-    };
-    respond(asked.await)
+    let unknown = format!("a pod of a controller {namespace}/{name}");
+    let explain = move |lab: &mut Lab<'_>, namespace: &str| explain_group(lab, namespace, &name);
+    of_namespace(&app, &user, &access, Namespaced { namespace, unknown, explain }).await
 }
 
 /// Answers about a PodGroup.
@@ -302,19 +286,67 @@ pub(super) async fn pod_group(
     Extension(access): Extension<ResourceAccess>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Response {
-    let unknown = || Refusal::Unknown(format!("PodGroup {namespace}/{name}"));
+    let unknown = format!("PodGroup {namespace}/{name}");
+    let explain =
+        move |lab: &mut Lab<'_>, namespace: &str| explain_pod_group(lab, namespace, &name);
+    of_namespace(&app, &user, &access, Namespaced { namespace, unknown, explain }).await
+}
+
+/// A question about pods of one namespace.
+struct Namespaced<E> {
+    namespace: String,
+    /// What the question is about, for a refusal.
+    unknown: String,
+    explain: E,
+}
+
+/// An answer about pods of one namespace.
+trait OfNamespace: Serialize + Send + 'static {
+    fn notes(&mut self) -> &mut Vec<String>;
+
+    /// Removes what the caller may not read, which may list only the pods of the namespace.
+    fn restrict(&mut self);
+}
+
+impl OfNamespace for GroupAnswer {
+    fn notes(&mut self) -> &mut Vec<String> {
+        &mut self.notes
+    }
+
+    fn restrict(&mut self) {
+        Self::restrict(self);
+    }
+}
+
+impl OfNamespace for PodGroupAnswer {
+    fn notes(&mut self) -> &mut Vec<String> {
+        &mut self.notes
+    }
+
+    fn restrict(&mut self) {
+        Self::restrict(self);
+    }
+}
+
+/// Answers a caller that may list the pods of a namespace.
+async fn of_namespace<A: OfNamespace>(
+    app: &App,
+    user: &User,
+    access: &ResourceAccess,
+    question: Namespaced<impl FnOnce(&mut Lab<'_>, &str) -> Option<A> + Send + 'static>,
+) -> Response {
+    let Namespaced { namespace, unknown, explain } = question;
+    let unknown = || Refusal::Unknown(unknown.clone());
     let asked = async {
-        permit(&access, &user, attributes("list", "pods", &namespace, ""), unknown).await?;
-        let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
-        let admitted = admit(&app).await?;
-        let (namespace, name) = (namespace.clone(), name.clone());
-        let notes = app.explainer.notes.to_vec();
-        let answer = work(&app, admitted, move |lab| {
-            let mut answer = explain_pod_group(lab, &namespace, &name)?;
-            answer.notes = notes;
+        permit(access, user, attributes("list", "pods", &namespace, ""), unknown).await?;
+        let sees_all = permits(access, user, attributes("list", "pods", "", "")).await?;
+        let admitted = admit(app).await?;
+        let (namespace, notes) = (namespace.clone(), app.explainer.notes.clone());
+        let answer = work(app, admitted, move |lab| {
+            let mut answer = explain(lab, &namespace)?;
+            answer.notes().extend_from_slice(&notes);
             if !sees_all {
-                // A suggestion may name a pod of another namespace.
-                answer.causes.iter_mut().for_each(|cause| cause.help = None);
+                answer.restrict();
             }
             Some(answer)
         });
@@ -395,6 +427,16 @@ pub(super) async fn groups(
     Query(query): Query<ListQuery>,
 ) -> Response {
     of_cluster(&app, &user, &access, move |lab| list_groups(lab, &query.into())).await
+}
+
+/// Lists PodGroups.
+pub(super) async fn pod_groups(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<ListQuery>,
+) -> Response {
+    of_cluster(&app, &user, &access, move |lab| list_pod_groups(lab, &query.into())).await
 }
 
 /// Finds names of pods, nodes and controllers.
@@ -567,25 +609,24 @@ async fn work<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let Explainer { new_config, kept, .. } = app.explainer.clone();
     let working = spawn_blocking(move || {
-        let Admitted { copied: Copied { cluster, now, .. }, _turn } = admitted;
+        let Admitted { copied: Copied { mut cluster, now, .. }, _turn } = admitted;
+        let waits = cluster.take_group_waits();
         let mut follower = match kept.take() {
             Some(follower) => follower,
             None => Follower::new(new_config()?),
         };
         // The engine is kept for longer than a copy may take.
         follower.follow(cluster, now).ok_or("the copy belongs to another engine")?;
-        let answer = in_lab(follower.engine(), now, answer);
+        let end = Instant::now() + TRIALS_TIMEOUT;
+        let is_over = || Instant::now() >= end;
+        let lab = Lab::new(follower.engine(), now, &is_over);
+        let answer = answer(&mut lab.with_group_waits(waits));
         // A panic leaves no engine behind.
         kept.put(follower);
         Ok::<T, String>(answer)
     });
     let worked = working.await.map_err(|error| Refusal::Failed(error.to_string()))?;
     worked.map_err(Refusal::Failed)
-}
-
-fn in_lab<T>(engine: &mut Engine, now: Time, answer: impl FnOnce(&mut Lab<'_>) -> T) -> T {
-    let end = Instant::now() + TRIALS_TIMEOUT;
-    answer(&mut Lab::new(engine, now, &|| Instant::now() >= end))
 }
 
 #[cfg(test)]

@@ -87,6 +87,40 @@ fn pod_group_is_explained_with_its_shortfall_and_a_lower_min_count() {
 }
 
 #[test]
+fn pod_group_with_a_topology_is_explained_by_domain() {
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "default", "uid": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]}}});
+    let mut list: serde_json::Value = serde_json::from_str(&gang(5, &group)).unwrap();
+    for number in 0..5 {
+        let rack = if number < 3 { "a" } else { "b" };
+        list["items"][number]["metadata"]["labels"] = json!({"rack": rack});
+    }
+    let gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
+    let ask = |args: &[&str]| {
+        let args = [&["explain", "podgroup", "train", "--dump", "-"][..], args].concat();
+        loadmaster_with(&args, &list.to_string())
+    };
+    let text = ask(&[gates]).text();
+    assert!(text.contains("3 fit together in a, the closest of 2 domains of rack"), "{text}");
+    let rows = "DOMAIN  NODES  PODS THAT FIT  FREE        PODS OF OTHER GROUPS  MISSING\n\
+                a           3  3 of 4         cpu 3 of 3                        0/3 nodes are \
+                available: 3 Insufficient cpu.\n\
+                b           2  2 of 4         cpu 2 of 2                        0/2 nodes";
+    assert!(text.contains(rows), "{text}");
+    assert!(text.contains("another node like n0 (1 cpu, 1Gi memory) in a: 4 pods fit"), "{text}");
+    let answer = ask(&[gates, "-o", "json"]).json();
+    let domain = &answer["topology"]["domains"][1];
+    assert_eq!((&domain["name"], &domain["fit"]), (&json!("b"), &json!(2)));
+    let text = ask(&[]).text();
+    assert!(text.contains("4 pods fit together, 4 are needed"), "{text}");
+    assert!(text.contains("the gate TopologyAwareWorkloadScheduling is off"), "{text}");
+    let err = ask(&["--feature-gates=Nonsense=true"]).refused(1);
+    assert!(err.contains("unrecognized feature gate: Nonsense"), "{err}");
+}
+
+#[test]
 fn unknown_objects_and_bad_names_are_refused() {
     let refused = |args: &[&str]| loadmaster(&[args, &FILES].concat()).refused(1);
     let err = refused(&["explain", "pod", "never"]);

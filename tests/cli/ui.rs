@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{fixtures, loadmaster};
 
@@ -200,6 +200,31 @@ fn page_lists_pods_and_completes_names() {
     assert_eq!((status, body.as_str()), (204, ""), "a dump makes no decisions");
 }
 
+/// The gates with which the PodGroups of `podgroups.yaml` are placed in one rack.
+const RACKS: &str = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
+
+#[test]
+fn page_lists_pod_groups_with_their_state() {
+    let page = page_of(&["--dump", "podgroups.yaml", RACKS]);
+    let cookie = page.cookie();
+    let ask = |path: &str| -> Value {
+        let (status, _, body) = page.get(path, &page.host, &cookie);
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let all = ask("/explain/podgroups");
+    let row = |place: usize| {
+        let own = &all["podgroups"][place];
+        json!([own["name"], own["state"], own["shortfall"], own["domains"][0]])
+    };
+    assert_eq!(row(0), json!(["train", "unschedulable", 1, "a"]));
+    assert_eq!(row(1), json!(["runs", "running", 0, "b"]));
+    let pending = ask("/explain/podgroups?pending=true");
+    assert_eq!((&pending["total"], &pending["matching"]), (&2.into(), &1.into()));
+    let answer = ask("/explain/podgroups/default/train");
+    assert_eq!(answer["topology"]["domains"][0]["name"], "a");
+}
+
 #[test]
 fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -232,6 +257,27 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
         assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
         assert!(text.contains("<form id=\"moment\" hidden"), "only a recording has moments");
+    }
+    let page = page_of(&["--dump", "podgroups.yaml", RACKS]);
+    let rows: [(&str, &str, &[&str]); 2] = [
+        ("#/podgroups", "podgroups", &["2 of 2 PodGroups", ">does not fit</span>", "closest: a"]),
+        (
+            "#/podgroup/default/train",
+            "podgroup",
+            &[
+                "3 of 4",
+                "Domains of rack",
+                "another node like a1",
+                "does not fit",
+                ">default/runs</a> 1",
+            ],
+        ),
+    ];
+    for (place, view, texts) in rows {
+        let text = shown(chromium, &page, place);
+        assert!(text.contains(&format!("data-ready=\"{view}\"")), "{place}: {text}");
+        texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
+        assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
     }
     #[cfg(feature = "simulator")]
     {

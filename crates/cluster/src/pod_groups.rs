@@ -119,6 +119,11 @@ impl Cluster {
         self.pod_groups.objects.get(key)
     }
 
+    /// Returns the PodGroups of both APIs by their keys.
+    pub fn pod_groups(&self) -> impl Iterator<Item = (&PodGroupKey, &Arc<PodGroup>)> {
+        self.pod_groups.objects.iter()
+    }
+
     /// Returns the PodGroup that a pod belongs to; `None` if there is none, or if members are not
     /// counted.
     pub fn pod_group_of(&self, pod: &Pod) -> Option<(PodGroupKey, &Arc<PodGroup>)> {

@@ -27,6 +27,47 @@ pub struct PodAnswer {
 
 /// Stands for a pod that the caller may not read.
 const OTHER: &str = "(a pod of another namespace)";
+/// Stands for a PodGroup that the caller may not read.
+const OTHER_GROUP: &str = "(a PodGroup of another namespace)";
+
+/// Removes the suggestions about pods of other namespaces, and notes that there are some.
+fn restrict_help(namespace: &str, help: &mut Vec<Suggestion>, notes: &mut Vec<String>) {
+    let is_own = |change: &Change| match change {
+        Change::PodDeleted { key, .. } => *key.namespace == *namespace,
+        Change::Pod(pod) => *pod.key.namespace == *namespace,
+        _ => true,
+    };
+    let before = help.len();
+    help.retain(|suggestion| suggestion.changes.iter().all(is_own));
+    if help.len() < before {
+        notes.push("suggestions about pods of other namespaces are left out".to_owned());
+    }
+}
+
+impl GroupAnswer {
+    /// Removes what may name pods of other namespaces, for a caller that may read only the pods of
+    /// its own.
+    pub fn restrict(&mut self) {
+        self.causes.iter_mut().for_each(|cause| cause.help = None);
+    }
+}
+
+impl PodGroupAnswer {
+    /// Removes the names of pods and PodGroups of other namespaces, for a caller that may read only
+    /// the pods of its own.
+    pub fn restrict(&mut self) {
+        self.causes.iter_mut().for_each(|cause| cause.help = None);
+        let namespace = self.group.split('/').next().unwrap_or_default();
+        restrict_help(namespace, &mut self.help, &mut self.notes);
+        let own = format!("{namespace}/");
+        let domains = self.topology.iter_mut().flat_map(|topology| &mut topology.domains);
+        for share in domains.flat_map(|domain| &mut domain.held_by) {
+            if !share.group.starts_with(&own) {
+                share.group = OTHER_GROUP.into();
+            }
+        }
+    }
+}
 
 impl PodAnswer {
     /// Removes the names of pods of other namespaces, for a caller that may read only the pods of
@@ -45,17 +86,7 @@ impl PodAnswer {
         if let Some(preemption) = self.now.as_mut().and_then(|now| now.preemption.as_mut()) {
             hide(&mut preemption.victims);
         }
-        let namespace = &self.facts.namespace;
-        let is_own = |change: &Change| match change {
-            Change::PodDeleted { key, .. } => *key.namespace == **namespace,
-            Change::Pod(pod) => *pod.key.namespace == **namespace,
-            _ => true,
-        };
-        let before = self.help.len();
-        self.help.retain(|suggestion| suggestion.changes.iter().all(is_own));
-        if self.help.len() < before {
-            self.notes.push("suggestions about pods of other namespaces are left out".to_owned());
-        }
+        restrict_help(&self.facts.namespace, &mut self.help, &mut self.notes);
         self.help.iter_mut().for_each(|suggestion| hide(&mut suggestion.evicts));
     }
 }
@@ -452,6 +483,52 @@ pub struct GroupRow {
     pub placed: usize,
 }
 
+/// A list of PodGroups.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupsAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// Number of PodGroups.
+    pub total: usize,
+    /// Number of PodGroups that the filter selects.
+    pub matching: usize,
+    /// The first of them, those that do not run before the others.
+    #[serde(rename = "podgroups")]
+    pub pod_groups: Vec<PodGroupRow>,
+    /// Whether there was no time to try the pods of some of them.
+    #[serde(default)]
+    pub is_incomplete: bool,
+}
+
+/// A PodGroup in a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupRow {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The state as in [`PodGroupAnswer`], or `waits` if its pods were not tried.
+    pub state: String,
+    /// Number of its pods.
+    pub pods: usize,
+    /// Number of its pods with a node.
+    pub placed: usize,
+    /// Number of pods that start together.
+    pub min_count: u32,
+    /// Number of its pods without a node that fit now, all together, if they were tried.
+    pub fit: Option<usize>,
+    /// Number of pods that are missing to `minCount`, if its pods were tried.
+    pub shortfall: Option<usize>,
+    /// Seconds since the first of its waiting pods entered the queue, if a scheduler knows.
+    pub pending_seconds: Option<f64>,
+    /// The key of its topology.
+    pub topology: Option<String>,
+    /// The domains that its pods are in, or else the one where most of them fit.
+    pub domains: Vec<String>,
+}
+
 /// Names that contain a text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -564,8 +641,15 @@ pub struct PodGroupAnswer {
     pub fit: usize,
     /// Number of pods that are missing to `minCount`.
     pub shortfall: usize,
+    /// Seconds since the first of its waiting pods entered the queue, if a scheduler knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_seconds: Option<f64>,
     /// The condition that the API server shows.
     pub condition: Option<String>,
+    /// The topology of which one domain takes all pods, if the PodGroup asks for one. `fit`,
+    /// `causes` and `members` are about its first domain then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<PodGroupTopology>,
     /// Why the other pods do not fit, the most frequent first.
     pub causes: Vec<PendingCause>,
     /// Changes after which the group starts.
@@ -575,6 +659,49 @@ pub struct PodGroupAnswer {
     /// The parts that the answer leaves out.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// The topology of a PodGroup.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupTopology {
+    /// The key of the node label.
+    pub key: String,
+    /// The domains that the pods may be in, the one where most of them fit first.
+    pub domains: Vec<PodGroupDomain>,
+}
+
+/// A value of the node label of a topology, for a PodGroup.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupDomain {
+    /// The value of the label.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of pods of the group that have a node there.
+    pub placed: usize,
+    /// Number of its pods without a node that fit there now, all together.
+    pub fit: usize,
+    /// Whether `fit` is only a maximum, by the free resources: the pods were not tried there.
+    pub is_bound: bool,
+    /// Free and allocatable amounts of the resources that the pods request.
+    pub resources: BTreeMap<String, (String, String)>,
+    /// The other PodGroups with pods there, those with the most pods first.
+    pub held_by: Vec<PodGroupShare>,
+    /// Why the first pod that does not fit there does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// The pods of a PodGroup in one place.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupShare {
+    /// `namespace/name`.
+    pub group: String,
+    /// Number of pods.
+    pub pods: usize,
 }
 
 /// A pod of a PodGroup.

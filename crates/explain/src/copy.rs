@@ -1,10 +1,13 @@
 //! A copy of the cluster that an engine knows, made in slices.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use engine::{Change, Engine, EngineConfig};
-use framework::{Cluster, Node, NodeIx, Object, ObjectKey, Pod, PodKey, Time, WallOffset};
+use framework::{
+    Cluster, Node, NodeIx, Object, ObjectKey, Pod, PodGroupKey, PodKey, Time, WallOffset,
+};
 use rustc_hash::FxHashSet;
 
 use crate::follower::Follower;
@@ -15,6 +18,9 @@ const SLICE: usize = 256;
 const LOOKS: usize = 16;
 /// Number of images of a node that take as long as another object.
 const IMAGES: usize = 4;
+
+/// The times at which the first waiting pod of each group entered the queue.
+pub type GroupWaits = BTreeMap<PodGroupKey, Time>;
 
 /// The nodes of a copy with the pods on them, by the place of the node in the table of the engine.
 ///
@@ -78,6 +84,7 @@ pub struct ClusterCopy {
     /// The rows that are known already: only rows that differ from them are copied.
     pub(crate) base: Option<Arc<CopiedNodes>>,
     pub(crate) pending: Vec<Arc<Pod>>,
+    group_waits: GroupWaits,
     /// Copied rows by their place.
     pub(crate) rows: Vec<(usize, Row)>,
     pub(crate) objects: Vec<Object>,
@@ -139,6 +146,19 @@ impl ClusterCopy {
         known.flat_map(|(_, row)| &row.pods).find(is_it)
     }
 
+    /// Takes the times since which groups wait: the queue itself is not copied.
+    pub fn take_group_waits(&mut self) -> GroupWaits {
+        std::mem::take(&mut self.group_waits)
+    }
+
+    fn note_wait(&mut self, engine: &Engine, pod: &Pod) {
+        let Some(group) = pod.pod_group() else { return };
+        let Some((_, queued)) = engine.queue().get(&pod.key) else { return };
+        let since = queued.history.initial_attempt.unwrap_or(queued.history.timestamp);
+        let known = self.group_waits.entry(group).or_insert(since);
+        *known = since.min(*known);
+    }
+
     /// Returns the copied nodes, pods and other objects. A pod that was placed while the copy was
     /// made is there twice, without its node first.
     pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<Object>) {
@@ -189,6 +209,7 @@ impl ClusterCopy {
         let mut rest = handle.pending.range((start, Bound::Unbounded));
         let mut last = None;
         for (key, pod) in rest.by_ref().take(SLICE) {
+            self.note_wait(engine, pod);
             let nominated = engine.nominator().node_of(&pod.uid);
             let same = pod.nominated_node_name() == nominated;
             self.pending.push(match same {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Engine, Evaluation, Input, Supposition, Trial};
-use framework::{Cluster, Pod, Status, Time};
+use framework::{Cluster, Pod, PodGroupKey, Status, Time};
+
+use crate::copy::GroupWaits;
 
 /// An engine of one's own, for trials. Its effects are dropped.
 pub struct Lab<'e> {
@@ -14,6 +16,7 @@ pub struct Lab<'e> {
     left: usize,
     /// Says whether the time for the answer is over.
     is_over: &'e dyn Fn() -> bool,
+    group_waits: GroupWaits,
 }
 
 /// Number of trials for one pod.
@@ -22,7 +25,18 @@ const TRIALS: usize = 300;
 impl<'e> Lab<'e> {
     /// Creates a lab. `is_over` is asked before each trial.
     pub fn new(engine: &'e mut Engine, now: Time, is_over: &'e dyn Fn() -> bool) -> Self {
-        Self { engine, now, left: TRIALS, is_over }
+        Self { engine, now, left: TRIALS, is_over, group_waits: GroupWaits::new() }
+    }
+
+    /// Adds the times since which groups wait, which the queue of the engine does not know.
+    pub fn with_group_waits(self, group_waits: GroupWaits) -> Self {
+        Self { group_waits, ..self }
+    }
+
+    /// Returns the seconds for which a group has waited.
+    pub(crate) fn seconds_of_wait(&self, group: &PodGroupKey) -> Option<f64> {
+        let since = self.group_waits.get(group)?;
+        Some(self.now.since(*since).as_secs_f64())
     }
 
     /// Returns the engine.
@@ -43,6 +57,11 @@ impl<'e> Lab<'e> {
     /// Whether no more trials are made.
     pub fn is_exhausted(&self) -> bool {
         self.left == 0 || (self.is_over)()
+    }
+
+    /// Returns what says whether the time for the answer is over.
+    pub(crate) const fn is_over(&self) -> &'e dyn Fn() -> bool {
+        self.is_over
     }
 
     /// Allows as many trials as at the start.

@@ -6,10 +6,10 @@
 //!   noticeably. The engine of a [`Follower`] takes it over and answers everything else. The next
 //!   copy has only what differs.
 //! - [`explain_pod`], [`explain_node`], [`explain_group`], [`explain_pod_group`] and
-//!   [`explain_cluster`] ask that engine;
-//!   [`list_nodes`], [`list_pods`], [`list_groups`] and [`find_names`] list what it knows. What
-//!   they compute describes the state of the copy and is labelled `now`; what was recorded at the
-//!   time of an attempt is in the facts.
+//!   [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`], [`list_groups`],
+//!   [`list_pod_groups`] and [`find_names`] list what it knows. What they compute describes the
+//!   state of the copy and is labelled `now`; what was recorded at the time of an attempt is in the
+//!   facts.
 //! - [`help`] finds changes that would get a pending pod a node. Each is tried in the engine.
 //!
 //! Nothing here reads a clock or does I/O. Answers are JSON for machines; the command line renders
@@ -36,11 +36,11 @@ pub use answer::{
     Attempt, Best, ClusterAnswer, Constraint, Decision, DecisionsAnswer, Detail, GroupAnswer,
     GroupPod, GroupRow, GroupsAnswer, NamesAnswer, NodeAnswer, NodeCheck, NodePod, NodeRow,
     NodesAnswer, Now, PendingCause, PluginScore, PodAnswer, PodFacts, PodGroupAnswer,
-    PodGroupMember, PodRow, PodsAnswer, Preemption, QueueTimes, Rejection, Stranded, Suggestion,
-    Waiting, Without,
+    PodGroupDomain, PodGroupMember, PodGroupRow, PodGroupShare, PodGroupTopology, PodGroupsAnswer,
+    PodRow, PodsAnswer, Preemption, QueueTimes, Rejection, Stranded, Suggestion, Waiting, Without,
 };
 pub use cluster::explain_cluster;
-pub use copy::{ClusterCopy, CopiedNodes};
+pub use copy::{ClusterCopy, CopiedNodes, GroupWaits};
 pub use facts::{decisions, facts, facts_by_uid};
 pub use follower::Follower;
 pub use group::explain_group;
@@ -49,4 +49,4 @@ pub use list::{Filter, find_names, list_groups, list_pods};
 pub use node::explain_node;
 pub use nodes::list_nodes;
 pub use pod::explain_pod;
-pub use pod_group::explain_pod_group;
+pub use pod_group::{explain_pod_group, list_pod_groups};

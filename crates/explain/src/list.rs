@@ -25,7 +25,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether one of the texts of a row contains each word.
-    fn selects(&self, texts: &[&str]) -> bool {
+    pub(crate) fn selects(&self, texts: &[&str]) -> bool {
         let mut words = self.words.split_whitespace();
         words.all(|word| texts.iter().any(|text| contains(text, word)))
     }

@@ -46,7 +46,7 @@ fn row(cluster: &Cluster, node: NodeIx, object: &Node, key: Option<&str>) -> Nod
 
 /// Returns requested and allocatable amounts of a node by resource. Ephemeral storage is left out
 /// where there is none.
-fn amounts(cluster: &Cluster, node: NodeIx) -> Vec<(String, (i64, i64))> {
+pub(crate) fn amounts(cluster: &Cluster, node: NodeIx) -> Vec<(String, (i64, i64))> {
     let view = cluster.node(node);
     let (requested, allocatable) = (view.requested(), view.allocatable());
     let storage = (requested.ephemeral_storage, allocatable.ephemeral_storage);

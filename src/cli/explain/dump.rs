@@ -11,10 +11,10 @@ use engine::ports::Ports;
 use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
-    ClusterAnswer, ClusterCopy, Filter, GroupAnswer, GroupsAnswer, Lab, NamesAnswer, NodeAnswer,
-    NodesAnswer, PodAnswer, PodGroupAnswer, PodsAnswer, explain_cluster, explain_group,
-    explain_node, explain_pod, explain_pod_group, facts, find_names, list_groups, list_nodes,
-    list_pods,
+    ClusterAnswer, ClusterCopy, Filter, GroupAnswer, GroupWaits, GroupsAnswer, Lab, NamesAnswer,
+    NodeAnswer, NodesAnswer, PodAnswer, PodGroupAnswer, PodGroupsAnswer, PodsAnswer,
+    explain_cluster, explain_group, explain_node, explain_pod, explain_pod_group, facts,
+    find_names, list_groups, list_nodes, list_pod_groups, list_pods,
 };
 use framework::{ObjectKey, PodKey, Registry, Time};
 use serde_json::Value;
@@ -30,12 +30,20 @@ use crate::wire::{self, Input, Origin, Validation, Wanted};
 /// Time after which no further trial is made.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The settings of the scheduler whose decisions a dump is asked about.
+pub(in crate::cli) struct DumpSettings<'a> {
+    /// The file of its configuration.
+    pub(in crate::cli) config: Option<&'a Path>,
+    pub(in crate::cli) gates: Gates,
+}
+
 /// A cluster from a dump or a recording, in an engine that makes no attempts.
 pub(in crate::cli) struct Dump {
     engine: Engine,
     now: Time,
     /// The recorded engine, which knows the history of attempts.
     replayed: Option<Replayed>,
+    group_waits: GroupWaits,
     trial: Trial,
     /// What answers leave out.
     notes: Vec<String>,
@@ -48,12 +56,19 @@ impl Dump {
     /// The configuration or an object is invalid, or a file cannot be read.
     pub(in crate::cli) fn read(
         origins: &[Origin],
-        config: Option<&Path>,
+        settings: DumpSettings<'_>,
         registry: Registry,
     ) -> anyhow::Result<Self> {
-        let (engine, trial) = engine(origins, config, registry)?;
+        let (engine, trial) = engine(origins, settings, registry)?;
         let notes = trial.config.extenders_not_asked().into_iter().collect();
-        Ok(Self { engine, now: Time::ZERO, replayed: None, trial, notes })
+        Ok(Self {
+            engine,
+            now: Time::ZERO,
+            replayed: None,
+            group_waits: GroupWaits::new(),
+            trial,
+            notes,
+        })
     }
 
     /// Copies the cluster of a replay. Trials happen in the copy, by an engine of this
@@ -73,8 +88,10 @@ impl Dump {
             );
         }
         let config = EngineConfig { extenders: Vec::new(), ..config };
-        let engine = ClusterCopy::of(replayed.engine(), now).engine(config, now);
-        Self { engine, now, replayed: Some(replayed), trial, notes }
+        let mut copy = ClusterCopy::of(replayed.engine(), now);
+        let group_waits = copy.take_group_waits();
+        let engine = copy.engine(config, now);
+        Self { engine, now, replayed: Some(replayed), group_waits, trial, notes }
     }
 
     /// Answers about a pod, and about one node for it.
@@ -135,7 +152,10 @@ impl Dump {
         name: &str,
     ) -> anyhow::Result<PodGroupAnswer> {
         let known = self.in_lab(|lab| explain_pod_group(lab, namespace, name));
-        let known = known.map(|answer| PodGroupAnswer { notes: self.notes.clone(), ..answer });
+        let known = known.map(|mut answer| {
+            answer.notes.extend_from_slice(&self.notes);
+            answer
+        });
         let kind = self.kind();
         known.ok_or_else(|| anyhow!("{kind} has no PodGroup {namespace}/{name}"))
     }
@@ -174,6 +194,11 @@ impl Dump {
         self.in_lab(|lab| list_groups(lab, filter))
     }
 
+    /// Lists PodGroups.
+    pub(in crate::cli) fn pod_groups(&mut self, filter: &Filter) -> PodGroupsAnswer {
+        self.in_lab(|lab| list_pod_groups(lab, filter))
+    }
+
     /// Finds names of pods, nodes and controllers.
     pub(in crate::cli) fn names(&mut self, filter: &Filter) -> NamesAnswer {
         self.in_lab(|lab| find_names(lab, filter))
@@ -186,7 +211,8 @@ impl Dump {
     fn in_lab<T>(&mut self, question: impl FnOnce(&mut Lab<'_>) -> T) -> T {
         let clock = Clock::start();
         let is_over = || clock.elapsed() > TRIALS_TIMEOUT;
-        question(&mut Lab::new(&mut self.engine, self.now, &is_over))
+        let lab = Lab::new(&mut self.engine, self.now, &is_over);
+        question(&mut lab.with_group_waits(self.group_waits.clone()))
     }
 }
 
@@ -194,11 +220,10 @@ impl Dump {
 /// one.
 fn engine(
     origins: &[Origin],
-    config: Option<&Path>,
+    settings: DumpSettings<'_>,
     registry: Registry,
 ) -> anyhow::Result<(Engine, Trial)> {
-    // Like those that an API server serves, the PodGroups of the dump are enforced.
-    let gates = Gates::default().with_groups();
+    let DumpSettings { config, gates } = settings;
     let config = match config {
         None => config::defaults(&gates),
         Some(file) => {

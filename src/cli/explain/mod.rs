@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use supercluster::scheduler::PodExplanation;
 
-pub(super) use self::dump::Dump;
+pub(super) use self::dump::{Dump, DumpSettings};
 pub(super) use self::remote::{ask, ask_async};
-pub(super) use self::source::Source;
+pub(super) use self::source::{DumpGates, Source};
 use self::text::Layout;
 use super::print;
 
@@ -93,6 +93,19 @@ struct Form {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    gates: DumpGates,
+}
+
+impl Form {
+    /// Returns the settings of answers from a dump.
+    ///
+    /// # Errors
+    /// A feature gate is unknown or not built.
+    fn settings(&self) -> anyhow::Result<DumpSettings<'_>> {
+        Ok(DumpSettings { config: self.source.config.as_deref(), gates: self.gates.gates()? })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -168,7 +181,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
             match form.source.local()? {
                 None => pod_of_scheduler(form, &path),
                 Some(origins) => {
-                    let mut dump = Dump::read(&origins, form.source.config.as_deref(), registry)?;
+                    let mut dump = Dump::read(&origins, form.settings()?, registry)?;
                     show(form, &dump.pod(&key, node.as_deref())?)
                 }
             }
@@ -215,7 +228,7 @@ fn answer<A: Answer>(
     ask: impl FnOnce(&mut Dump) -> anyhow::Result<A>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(origins) = form.source.local()? {
-        let mut dump = Dump::read(&origins, form.source.config.as_deref(), registry)?;
+        let mut dump = Dump::read(&origins, form.settings()?, registry)?;
         return show(form, &ask(&mut dump)?);
     }
     let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;

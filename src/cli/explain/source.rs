@@ -7,6 +7,7 @@ use clap::ArgGroup;
 use super::remote::has_scheduler;
 use crate::cli::complain;
 use crate::cli::dump::of_cluster;
+use crate::config::Gates;
 use crate::wire::Origin;
 
 /// A running scheduler, a dump of a cluster, or a cluster that is read as one.
@@ -52,6 +53,27 @@ pub(in crate::cli) struct Source {
     /// KubeSchedulerConfiguration for --dump and --read-cluster
     #[arg(long, value_name = "FILE", requires = "here")]
     pub(in crate::cli) config: Option<PathBuf>,
+}
+
+/// The feature gates of answers without a scheduler.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::cli) struct DumpGates {
+    /// Feature gates for --dump and --read-cluster, as `Name=true,Other=false`; can be repeated
+    #[arg(long, value_name = "GATES", requires = "here")]
+    feature_gates: Vec<String>,
+}
+
+impl DumpGates {
+    /// Returns the gates. The PodGroups of a dump are enforced unless a flag says otherwise, as
+    /// those that an API server serves.
+    ///
+    /// # Errors
+    /// A gate is unknown or not built.
+    pub(in crate::cli) fn gates(&self) -> anyhow::Result<Gates> {
+        let gates = Gates::default().with_flags(self.feature_gates.iter().map(String::as_str))?;
+        gates.check_built()?;
+        Ok(if gates.leave_groups_open() { gates.with_groups() } else { gates })
+    }
 }
 
 /// The Lease of a scheduler that has not set another name.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use dry_run::table::{Colour, Column, Table};
+use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
-    PodGroupAnswer, Rejection, Suggestion,
+    PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, Rejection, Suggestion,
 };
 use framework::Quantity;
 
@@ -321,18 +321,17 @@ fn causes(causes: &[PendingCause], layout: Layout) -> String {
     if causes.is_empty() {
         return String::new();
     }
-    let mut table = Table::new([
-        Column::numbers("PODS"),
-        Column::words("CAUSE"),
-        Column::words("FOR EXAMPLE"),
-        Column::words("WHAT WOULD HELP"),
-    ]);
+    let mut columns =
+        vec![Column::numbers("PODS"), Column::words("CAUSE"), Column::words("FOR EXAMPLE")];
+    let has_help = causes.iter().any(|own| own.help.is_some());
+    columns.extend(has_help.then(|| Column::words("WHAT WOULD HELP")));
+    let mut table = Table::new(columns);
     let (shown, more) = dry_run::table::cut(causes.len(), layout.whole);
     for own in &causes[..shown] {
         let named = if layout.wide { own.pods.len() } else { 2 };
         let pods = own.pods.iter().take(named).cloned().collect::<Vec<_>>().join(", ");
-        let help = own.help.clone().unwrap_or_default();
-        table.row([own.count.to_string(), own.cause.clone(), pods, help]);
+        let help = has_help.then(|| own.help.clone().unwrap_or_default());
+        table.row([own.count.to_string(), own.cause.clone(), pods].into_iter().chain(help));
     }
     table.render(Colour::of_stdout()) + &more
 }
@@ -390,15 +389,19 @@ pub(super) fn pod_group(answer: &PodGroupAnswer, layout: Layout) -> String {
     let mut first = String::new();
     push(&mut first, &format!("PodGroup {group} ({api_group}): {summary}."));
     let mut out = String::new();
+    if let Some(seconds) = answer.pending_seconds {
+        push(&mut out, &format!("Pods of it have waited for {}.", duration(seconds)));
+    }
     if let Some(condition) = condition {
         push(&mut out, &format!("Its condition: {condition}."));
     }
+    if let Some(topology) = &answer.topology {
+        out += &domains(topology, answer, layout);
+    }
     out += &causes(&answer.causes, layout);
-    for suggestion in &answer.help {
-        push(&mut out, &format!("It would help to {}: {}.", suggestion.text, suggestion.effect));
-        if let Some(command) = &suggestion.command {
-            push(&mut out, command);
-        }
+    out += &help(&answer.help, false, layout);
+    if !answer.help.is_empty() {
+        out.push('\n');
     }
     let mut table = Table::new([
         Column::words("POD"),
@@ -418,6 +421,64 @@ pub(super) fn pod_group(answer: &PodGroupAnswer, layout: Layout) -> String {
     out += &table.render(Colour::of_stdout());
     out += &more;
     layout.with_summary(&first, &(out + &notes(&answer.notes)))
+}
+
+/// The domains of the topology of a PodGroup, the closest first.
+fn domains(topology: &PodGroupTopology, answer: &PodGroupAnswer, layout: Layout) -> String {
+    let mut table = Table::new([
+        Column::words("DOMAIN"),
+        Column::numbers("NODES"),
+        Column::words("PODS THAT FIT"),
+        Column::words("FREE"),
+        Column::words("PODS OF OTHER GROUPS"),
+        Column::words("MISSING"),
+    ]);
+    let needed = usize::try_from(answer.min_count).unwrap_or(usize::MAX);
+    let (shown, more) = dry_run::table::cut(topology.domains.len(), layout.whole);
+    for (place, own) in topology.domains[..shown].iter().enumerate() {
+        let tone = match answer.placed + own.fit >= needed {
+            true if own.is_bound => Tone::Plain,
+            true => Tone::Good,
+            false if place == 0 => Tone::Odd,
+            false => Tone::Plain,
+        };
+        table.row([
+            Cell::from(&own.name),
+            Cell::from(own.nodes.to_string()),
+            Cell::toned(fitting(own, answer), tone),
+            Cell::from(free(own)),
+            Cell::from(held_by(own, layout)),
+            Cell::from(own.missing.clone().unwrap_or_default()),
+        ]);
+    }
+    let title = format!("All pods have to be in one domain of {}:\n", topology.key);
+    title + &table.render(Colour::of_stdout()) + &more + "\n"
+}
+
+/// Says how many pods of the group fit in a domain, beside those that have a node there.
+fn fitting(domain: &PodGroupDomain, answer: &PodGroupAnswer) -> String {
+    let waiting = answer.pods - answer.placed;
+    let at_most = if domain.is_bound { "at most " } else { "" };
+    let beside = match domain.placed {
+        0 => String::new(),
+        placed => format!(" beside {placed}"),
+    };
+    format!("{at_most}{} of {waiting}{beside}", domain.fit)
+}
+
+fn free(domain: &PodGroupDomain) -> String {
+    let amount = |(name, (free, all)): (&String, &(String, String))| {
+        format!("{name} {} of {}", readable(name, free), readable(name, all))
+    };
+    domain.resources.iter().map(amount).collect::<Vec<_>>().join(", ")
+}
+
+fn held_by(domain: &PodGroupDomain, layout: Layout) -> String {
+    let named = if layout.wide { domain.held_by.len() } else { 2 };
+    let share = |own: &PodGroupShare| format!("{} {}", own.group, own.pods);
+    let mut texts: Vec<String> = domain.held_by.iter().take(named).map(share).collect();
+    texts.extend((domain.held_by.len() > named).then(|| "...".to_owned()));
+    texts.join(", ")
 }
 
 pub(super) fn cluster(answer: &ClusterAnswer, layout: Layout) -> String {

@@ -12,8 +12,9 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::explain::{Dump, Source, ask_async};
+use super::super::explain::{Dump, DumpSettings, Source, ask_async};
 use super::super::replay::Moments;
+use crate::config::Gates;
 use crate::http::{LIST, MAX_LIST};
 
 /// Answers questions by the path that a scheduler has below `/explain/`.
@@ -29,18 +30,18 @@ pub(super) enum Answers {
 
 impl Answers {
     /// # Errors
-    /// The recording or the dump cannot be read.
-    pub(super) fn new(
-        recording: Option<&Path>,
-        source: &Source,
-        registry: Registry,
-    ) -> anyhow::Result<Self> {
-        if let Some(path) = recording {
-            let moments = Arc::new(Mutex::new(Moments::open(path, registry)?));
-            return Ok(Self::Recording { text: format!("recording {}", path.display()), moments });
-        }
+    /// The recording cannot be read.
+    pub(super) fn of_recording(path: &Path, registry: Registry) -> anyhow::Result<Self> {
+        let moments = Arc::new(Mutex::new(Moments::open(path, registry)?));
+        Ok(Self::Recording { text: format!("recording {}", path.display()), moments })
+    }
+
+    /// # Errors
+    /// The dump cannot be read.
+    pub(super) fn new(source: &Source, gates: Gates, registry: Registry) -> anyhow::Result<Self> {
         let Some(origins) = source.local()? else { return Ok(Self::Scheduler(source.clone())) };
-        let dump = Dump::read(&origins, source.config.as_deref(), registry)?;
+        let settings = DumpSettings { config: source.config.as_deref(), gates };
+        let dump = Dump::read(&origins, settings, registry)?;
         let dump = Arc::new(Mutex::new(dump));
         Ok(Self::Dump { text: source.text(), dump })
     }
@@ -169,10 +170,12 @@ fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {
             json(&dump.pod(&PodKey::new(namespace, name), node.as_deref())?)
         }
         ["groups", namespace, name] => json(&dump.group(namespace, name)?),
+        ["podgroups", namespace, name] => json(&dump.pod_group(namespace, name)?),
         ["nodes", name] => json(&dump.node(name)?),
         ["nodes"] => json(&dump.nodes(parameters.label.as_deref())),
         ["pods"] => json(&dump.pods(&parameters.filter())),
         ["groups"] => json(&dump.groups(&parameters.filter())),
+        ["podgroups"] => json(&dump.pod_groups(&parameters.filter())),
         ["names"] => json(&dump.names(&parameters.filter())),
         ["cluster"] => json(&dump.cluster()),
         _ => bail!("there is no answer at {path}"),

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use self::answers::Answers;
 use self::page::Page;
-use super::explain::Source;
+use super::explain::{DumpGates, Source};
 use super::print;
 
 /// Serves a local page with nodes, pending pods and decisions
@@ -36,6 +36,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    gates: DumpGates,
 }
 
 /// Serves the page until a signal ends the process.
@@ -43,7 +46,11 @@ pub(super) struct Args {
 /// # Errors
 /// The recording or the dump cannot be read, or the port is taken.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
-    let answers = Answers::new(args.recording.as_deref(), &args.source, registry)?;
+    let gates = args.gates.gates()?;
+    let answers = match &args.recording {
+        Some(recording) => Answers::of_recording(recording, registry)?,
+        None => Answers::new(&args.source, gates, registry)?,
+    };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let served = async {

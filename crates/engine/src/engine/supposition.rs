@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use framework::{Cluster, Pod, Status, Time, Uid};
+use framework::{Cluster, NodeBits, Pod, PodGroupKey, Prospect, Status, Time, Uid};
 
 use super::Engine;
 use crate::context::Context;
 use crate::cycle::Question;
 use crate::decide::{Decider, Found, Trial, gate};
+use crate::pod_group;
 use crate::ports::Ports;
 use crate::profile::Profile;
 use crate::world::tentative::{Ending, Tentative};
@@ -18,6 +19,14 @@ pub struct Supposition<'e, 'w, 'c> {
     world: &'e mut Tentative<'w>,
     decider: &'e mut Decider,
     cx: &'e mut Context<'c>,
+}
+
+/// Where a pod is tried.
+struct Place<'n> {
+    /// The nodes among which to place it; `None` for all.
+    within: Option<&'n NodeBits>,
+    /// Whether it is decided as a member of its group.
+    as_member: bool,
 }
 
 impl Engine {
@@ -84,20 +93,38 @@ impl Supposition<'_, '_, '_> {
         if let Some(status) = gate(self.world, &profile, pod, self.cx) {
             return Some(Trial::Gated(status));
         }
-        Some(self.place_by(&profile, pod, false))
+        Some(self.place_by(&profile, pod, Place { within: None, as_member: false }))
     }
 
-    /// Tries a member of a group, and if it fits, supposes that it is on the node that was chosen,
-    /// as the decision about its group does. Returns `None` if no profile is responsible for it.
-    pub fn place_member(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
+    /// Tries a member of a group on these nodes, or on all of them, and if it fits, supposes that
+    /// it is on the node that was chosen, as the decision about its group does. Returns `None` if
+    /// no profile is responsible for it.
+    pub fn place_member(&mut self, pod: &Arc<Pod>, within: Option<&NodeBits>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
-        Some(self.place_by(&profile, pod, true))
+        Some(self.place_by(&profile, pod, Place { within, as_member: true }))
     }
 
-    fn place_by(&mut self, profile: &Arc<Profile>, pod: &Arc<Pod>, as_member: bool) -> Trial {
+    /// Returns the placements of a group, each with a bound of how many of these members fit there.
+    /// `None` if the members may be on any nodes.
+    ///
+    /// # Errors
+    /// A plugin rejects the group in every placement, or it fails.
+    pub fn prospects(
+        &mut self,
+        group: &PodGroupKey,
+        members: &[Arc<Pod>],
+    ) -> Result<Option<Vec<Prospect>>, Status> {
+        let Some(profile) = members.first().and_then(|pod| self.profile_of(pod)) else {
+            return Ok(None);
+        };
+        pod_group::bounded_placements(group, &profile, members, self.world, self.cx)
+    }
+
+    fn place_by(&mut self, profile: &Arc<Profile>, pod: &Arc<Pod>, place: Place<'_>) -> Trial {
         let Self { world, decider, cx } = self;
         world.register_queries(pod, profile, cx);
-        let question = Question { world, profile, pod, within: None, as_member };
+        let Place { within, as_member } = place;
+        let question = Question { world, profile, pod, within, as_member };
         let mut decision = decider.decide(question, world.log(), cx);
         let Found::Node(chosen) = &decision.found else { return decision.into() };
         let trial = Trial::Fits { node: chosen.node, feasible: chosen.feasible };

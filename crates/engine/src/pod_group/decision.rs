@@ -144,7 +144,7 @@ pub(super) fn find(
     world: &mut Tentative<'_>,
     cx: &mut Context<'_>,
 ) -> Findings {
-    match placements(question, world, cx) {
+    match placements(question.group, question.profile, world, cx) {
         Ok(GroupPlacements::Anywhere) => Pass::new(question, None, decider).run(world, cx),
         Ok(GroupPlacements::OneOf(placements)) => {
             Search::new(question, decider).run(placements, world, cx)
@@ -158,12 +158,12 @@ pub(super) fn find(
 }
 
 /// Returns the placements that the plugin of the profile proposes.
-fn placements(
-    question: PodGroupQuestion<'_>,
+pub(super) fn placements(
+    group: &PodGroupKey,
+    profile: &Profile,
     world: &World,
     cx: &mut Context<'_>,
 ) -> Result<GroupPlacements, Status> {
-    let PodGroupQuestion { group, profile, .. } = question;
     let [plugin] = &profile.placement_generate[..] else { return Ok(GroupPlacements::Anywhere) };
     let handle = world.handle(cx.now);
     let answer = call_plugin(ExtensionPoint::PlacementGenerate, &plugin.name, cx.probe, || {

@@ -18,6 +18,7 @@ mod validation;
 
 pub(crate) use self::condition::condition;
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
+pub(crate) use self::placement::bounded_placements;
 pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;
 pub(crate) use self::statuses::GroupStatuses;

@@ -9,19 +9,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::{
-    Code, GroupPlacement, NodeBits, PlacedGroup, PluginName, Pod, Prospect, ProspectiveGroup,
-    Status,
+    Code, GroupPlacement, GroupPlacements, NodeBits, PlacedGroup, PluginName, Pod, PodGroupKey,
+    Prospect, ProspectiveGroup, Status,
 };
 
 use super::UNSCHEDULABLE;
-use super::decision::{Findings, MemberDecision, Pass, PodGroupQuestion, feasible, is_open};
+use super::decision::{
+    Findings, MemberDecision, Pass, PodGroupQuestion, feasible, is_open, placements,
+};
 use super::placement_scores::{Left, PlacementScores, RawScores};
 use super::rooms::rooms;
 use crate::context::Context;
 use crate::decide::Decider;
 use crate::ports::{Count, Span};
+use crate::profile::Profile;
 use crate::world::World;
 use crate::world::tentative::{Ending, Tentative};
+
+/// Returns the placements of a group with a bound of how many of the members fit in each; `None` if
+/// they may be on any nodes.
+///
+/// # Errors
+/// The plugin of the profile proposes no placement, or a plugin fails.
+pub(crate) fn bounded_placements(
+    group: &PodGroupKey,
+    profile: &Profile,
+    members: &[Arc<Pod>],
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Result<Option<Vec<Prospect>>, Status> {
+    let GroupPlacements::OneOf(placements) = placements(group, profile, world, cx)? else {
+        return Ok(None);
+    };
+    let rooms = rooms(profile, members, &placements, world, cx)?;
+    let prospects = placements.into_iter().zip(rooms.most);
+    Ok(Some(prospects.map(|(placement, most)| Prospect { placement, most }).collect()))
+}
 
 /// The search for the placement of a group.
 pub(super) struct Search<'q, 'd> {

@@ -7,6 +7,7 @@
 mod affinity;
 mod devices;
 mod labels;
+mod pod_group;
 mod pools;
 mod priority;
 mod resources;
@@ -20,6 +21,7 @@ use engine::{Change, Trial};
 use framework::{Cluster, ControllerKind, Node, NodeIx, ObjectKey, Pod, PodKey, PodSpec};
 use serde_json::Value;
 
+pub(crate) use self::pod_group::{WaitingGroup, of_group};
 use crate::answer::Suggestion;
 use crate::group::deployment;
 use crate::lab::Lab;

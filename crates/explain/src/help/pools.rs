@@ -134,9 +134,17 @@ fn pools(lab: &Lab<'_>, findings: &Findings) -> Vec<(Arc<str>, Node)> {
 
 /// Returns a new, schedulable node like this one.
 fn renamed(node: Node) -> Node {
-    let name: Arc<str> = format!("{}-new", node.name).into();
+    let name = format!("{}-new", node.name);
+    new_node_like(node, &name, None)
+}
+
+/// Returns a new, schedulable node like this one, with another name and another value of a label.
+pub(super) fn new_node_like(node: Node, name: &str, label: Option<(&str, &str)>) -> Node {
+    let name: Arc<str> = name.into();
     let hostname: LabelChange = (HOSTNAME.into(), Some(name.to_string()));
-    let labels = applied(&node.labels, &[hostname]);
+    let label = label.map(|(key, value)| (key.into(), Some(value.to_owned())));
+    let labels: Vec<LabelChange> = [hostname].into_iter().chain(label).collect();
+    let labels = applied(&node.labels, &labels);
     let kept = node.taints.iter().filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
     let taints = kept.cloned().collect();
     Node { labels, name, taints, unschedulable: false, ..node }
@@ -194,7 +202,7 @@ fn needed_labels(lab: &Lab<'_>, findings: &Findings) -> Vec<LabelChange> {
     needed
 }
 
-fn capacity(resources: &Resources) -> String {
+pub(super) fn capacity(resources: &Resources) -> String {
     let Resources { milli_cpu, memory, scalars, .. } = resources;
     let basic = [("cpu", *milli_cpu), ("memory", *memory)].into_iter();
     let amounts = basic.chain(scalars.iter().map(|(name, amount)| (&**name, *amount)));

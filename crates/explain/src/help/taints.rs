@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Cluster, NodeIx, Pod, PodKey, Taint, Toleration, TolerationOperator};
+use framework::{Cluster, Node, NodeIx, Pod, PodKey, Taint, Toleration, TolerationOperator};
 use serde_json::json;
 
 use super::{Proposal, size, with_node, with_spec};
@@ -49,12 +49,17 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     proposals
 }
 
-fn uncordon(lab: &Lab<'_>, node: NodeIx) -> Proposal {
-    let changed = with_node(lab, node, |node| {
+/// Returns a node without its cordon.
+pub(super) fn uncordoned(lab: &Lab<'_>, node: NodeIx) -> Node {
+    with_node(lab, node, |node| {
         node.unschedulable = false;
         let kept = node.taints.iter().filter(|taint| &*taint.key != CORDON_TAINT);
         node.taints = kept.cloned().collect();
-    });
+    })
+}
+
+fn uncordon(lab: &Lab<'_>, node: NodeIx) -> Proposal {
+    let changed = uncordoned(lab, node);
     let name = changed.name.clone();
     let (text, command) = match lab.cluster().node(node).is_unschedulable() {
         true => (format!("lift the cordon of node {name}"), format!("kubectl uncordon {name}")),

@@ -4,4 +4,5 @@
 mod causes;
 mod follower;
 mod one_cluster;
+mod pod_groups;
 mod support;

@@ -2,15 +2,15 @@
 
 import { follow } from './decisions.js';
 import { el, place } from './dom.js';
-import { groups, pods } from './lists.js';
+import { groups, podGroups, pods } from './lists.js';
 import { complete } from './search.js';
 import * as views from './views.js';
 import { whatIf } from './whatif.js';
 
 const main = document.getElementById('main');
-const routes = { '': views.cluster, nodes: views.nodes, pods, groups, node: views.node, pod: views.pod, group: views.group, whatif: whatIf };
+const routes = { '': views.cluster, nodes: views.nodes, pods, groups, node: views.node, pod: views.pod, group: views.group, podgroups: podGroups, podgroup: views.podGroup, whatif: whatIf };
 /** Views that are shown again by themselves. */
-const followed = ['', 'pod', 'group', 'node'];
+const followed = ['', 'pod', 'group', 'podgroup', 'node'];
 let asked = 0;
 
 async function ask(path) {
@@ -42,7 +42,7 @@ async function show(quiet = false) {
     shown(...await route(ask, query, ...names));
   } catch (error) {
     if (!quiet) shown('No answer', [el('p', { class: 'error' }, error.message),
-      el('p', { class: 'faint' }, 'The search field takes namespace/pod, node NAME or group NAMESPACE/NAME. ',
+      el('p', { class: 'faint' }, 'The search field takes namespace/pod, node NAME, group NAMESPACE/NAME or podgroup NAMESPACE/NAME. ',
         el('a', { href: '#/' }, 'The cluster'), ' lists pending pods by cause.')]);
   } finally {
     clearTimeout(busy);

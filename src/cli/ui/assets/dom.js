@@ -69,6 +69,17 @@ export function calm(call, milliseconds = 200) {
   return (...args) => { clearTimeout(timer); timer = setTimeout(() => call(...args), milliseconds); };
 }
 
+export const podGroupLink = (namespace, name) => el('a', { href: address(['podgroup', namespace, name]) }, name);
+
+const POD_GROUP_STATES = {
+  running: ['runs', 'good'], fits: ['fits, waits for its attempt', 'good'], unschedulable: ['does not fit', 'bad'],
+  waitsForPods: ['waits for pods', 'bad'], waitsForPodGroup: ['waits for its PodGroup', 'bad'], waits: ['waits', null],
+  isNotDecided: ['is not decided: the gate is off', 'faint'],
+};
+
+/** The state of a PodGroup for people, and its class. */
+export const podGroupState = (state) => POD_GROUP_STATES[state] ?? [state, null];
+
 export const groupLink = (namespace, name) => el('a', { href: address(['group', namespace, name]) }, name);
 
 /** Formats seconds. */

@@ -1,6 +1,6 @@
-// The lists of pods and of groups, with filters.
+// The lists of pods, of groups and of PodGroups, with filters.
 
-import { calm, count, el, groupLink, nodeLink, podLink, quantity, setParameters } from './dom.js';
+import { calm, count, duration, el, groupLink, nodeLink, podGroupLink, podGroupState, podLink, quantity, setParameters } from './dom.js';
 import { table } from './table.js';
 
 const ROWS = 500;
@@ -15,7 +15,8 @@ async function list(ask, query, { kind, one, columns, hint }) {
   const say = (answer) => {
     const rows = answer[kind].length;
     const cut = rows < answer.matching ? `, the first ${rows.toLocaleString('en')} are shown` : '';
-    shown.textContent = `${answer.matching.toLocaleString('en')} of ${count(answer.total, one)}${cut}`;
+    const untried = answer.isIncomplete ? '; there was no time to try all of them' : '';
+    shown.textContent = `${answer.matching.toLocaleString('en')} of ${count(answer.total, one)}${cut}${untried}`;
   };
   const first = await asked();
   const rows = table(columns, first[kind], { virtual: true });
@@ -61,6 +62,25 @@ export async function groups(ask, query) {
       number('Pods', (row) => row.pods),
       number('With a node', (row) => row.placed),
       { ...number('Waiting', (row) => row.pods - row.placed), cell: (row) => (row.pods > row.placed ? el('span', { class: 'bad' }, (row.pods - row.placed).toLocaleString('en')) : '0') },
+    ],
+  })]];
+}
+
+export async function podGroups(ask, query) {
+  const some = (title, value) => ({ ...number(title, (row) => value(row) ?? -1), cell: (row) => value(row)?.toLocaleString('en') ?? '', has: (row) => value(row) !== null && value(row) !== undefined });
+  return ['PodGroups', [await list(ask, query, {
+    kind: 'podgroups', one: 'PodGroup', hint: 'name, namespace',
+    columns: [
+      text('PodGroup', (row) => row.name, (row) => podGroupLink(row.namespace, row.name)),
+      text('Namespace', (row) => row.namespace),
+      text('State', (row) => podGroupState(row.state)[0], (row) => el('span', { class: podGroupState(row.state)[1] }, podGroupState(row.state)[0])),
+      { ...number('Waiting for', (row) => row.pendingSeconds ?? -1), cell: (row) => duration(row.pendingSeconds) },
+      number('Pods', (row) => row.pods),
+      number('With a node', (row) => row.placed),
+      { ...number('Needed', (row) => row.minCount), cell: (row) => (row.minCount ? row.minCount.toLocaleString('en') : '') },
+      some('Fit now', (row) => row.fit),
+      { ...some('Shortfall', (row) => row.shortfall), cell: (row) => (row.shortfall ? el('span', { class: 'bad' }, row.shortfall.toLocaleString('en')) : row.shortfall ?? '') },
+      text('Domains', (row) => row.domains.join(', '), (row) => (row.domains.length ? el('span', { title: row.topology ?? '' }, row.placed ? row.domains.join(', ') : `closest: ${row.domains.join(', ')}`) : '')),
     ],
   })]];
 }

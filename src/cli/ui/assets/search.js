@@ -5,11 +5,11 @@ import { address, calm, el } from './dom.js';
 const FEW = 6;
 const pair = (text) => (text.includes('/') ? text.split(/\/(.*)/).slice(0, 2) : ['default', text]);
 
-/** The address that words name: `node NAME`, `group NAMESPACE/NAME`, or a pod. */
+/** The address that words name: `node NAME`, `group NAMESPACE/NAME`, `podgroup NAMESPACE/NAME`, or a pod. */
 function named(words) {
   const [first = '', second] = words.trim().split(/\s+/);
   if (first === 'node' && second) return address(['node', second]);
-  if (first === 'group' && second) return address(['group', ...pair(second)]);
+  if ((first === 'group' || first === 'podgroup') && second) return address([first, ...pair(second)]);
   return address(['pod', ...pair(first === 'pod' && second ? second : first)]);
 }
 
@@ -68,7 +68,7 @@ export function complete(form, field, ask) {
   }
 
   const look = calm(async () => {
-    const words = field.value.replace(/^\s*(pod|node|group)\s+/, '').trim();
+    const words = field.value.replace(/^\s*(pod|node|group|podgroup)\s+/, '').trim();
     const own = ++asked;
     if (!words) return close();
     try {

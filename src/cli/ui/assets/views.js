@@ -1,7 +1,7 @@
-// The views: cluster, nodes, node, pod and group.
+// The views: cluster, nodes, node, pod, group and PodGroup.
 
 import { latest } from './decisions.js';
-import { address, amount, count, duration, el, nodeLink, percent, podLink, quantity, setParameters } from './dom.js';
+import { address, amount, count, duration, el, nodeLink, percent, podGroupState, podLink, quantity, setParameters } from './dom.js';
 import { colourings, heatmap, legend } from './heatmap.js';
 import { table } from './table.js';
 
@@ -277,5 +277,62 @@ export async function group(ask, _, namespace, name) {
     answer.nodes.length > 0 && section('Where its pods are', table([
       text('Node', (row) => row.node, (row) => nodeLink(row.node)), number('Pods', (row) => row.count),
     ], answer.nodes, { sorted: { column: 1, descending: true } })),
+  ]];
+}
+
+/** The domains of a topology as a strip, the closest first: how many of the needed pods each takes. */
+function strip(domains, needed) {
+  return el('div', { class: 'domains', role: 'list' }, domains.map(({ name, placed, fit, isBound }) => {
+    const takes = Math.min(1, percent(placed + fit, needed));
+    const label = `${isBound ? 'at most ' : ''}${placed + fit} of ${needed}`;
+    return el('div', { role: 'listitem', class: `domain ${takes >= 1 && !isBound ? 'enough' : ''}`, title: `${name}: ${label}` },
+      el('div', { class: 'fill', style: { height: `${takes * 100}%` } }), el('b', {}, name), el('span', {}, label));
+  }));
+}
+
+/** Formats free and allocatable amounts by resource. */
+const freeOf = (resources) => Object.entries(resources).map(([key, [free, all]]) => `${key} ${quantity(key, free)} of ${quantity(key, all)}`).join(', ');
+
+function domainsOf({ key, domains }, needed) {
+  const other = ({ group: own, pods }) => {
+    const [namespace, name] = own.split('/');
+    return name ? [el('a', { href: address(['podgroup', namespace, name]) }, own), ` ${pods}`] : `${own} ${pods}`;
+  };
+  return section(`Domains of ${key}`,
+    domains.length === 0 ? el('p', { class: 'bad' }, 'No node has this label.') : [
+      strip(domains.slice(0, 60), needed),
+      table([
+        text('Domain', (row) => row.name),
+        number('Nodes', (row) => row.nodes),
+        number('Pods there', (row) => row.placed),
+        number('Fit now', (row) => row.fit, (row) => `${row.isBound ? 'at most ' : ''}${row.fit.toLocaleString('en')}`),
+        text('Free', (row) => freeOf(row.resources)),
+        text('Pods of other groups', (row) => row.heldBy.map((own) => own.group).join(' '), (row) => row.heldBy.flatMap((own, index) => [index ? ', ' : '', other(own)])),
+        text('Missing', (row) => row.missing ?? ''),
+      ], domains, { virtual: domains.length > 200 }),
+    ]);
+}
+
+export async function podGroup(ask, _, namespace, name) {
+  const answer = await ask(`podgroups/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+  const { topology, help, members, shortfall, state } = answer;
+  const [words, kind] = podGroupState(state);
+  const states = { placed: 'has a node', fits: 'fits', doesNotFit: 'does not fit' };
+  return [`PodGroup ${answer.group}`, [
+    el('p', {}, el('span', { class: kind }, words[0].toUpperCase() + words.slice(1)), `: ${answer.summary}. `,
+      answer.pendingSeconds ? `Waiting for ${duration(answer.pendingSeconds)}. ` : null, el('span', { class: 'faint' }, answer.apiGroup)),
+    el('div', { class: 'tiles' }, tile(answer.pods, 'pods'), tile(answer.placed, 'with a node'), tile(answer.minCount, 'needed together'),
+      state !== 'running' && [tile(answer.fit, 'fit now'), tile(shortfall, 'missing', shortfall ? 'bad' : 'good')]),
+    noted(answer.notes),
+    answer.condition && el('p', { class: state === 'running' ? 'faint' : 'error' }, `Condition: ${answer.condition}`),
+    topology && domainsOf(topology, answer.minCount),
+    help.length > 0 && section('With which changes it starts', el('ol', { class: 'help' }, help.map(suggestion))),
+    answer.causes.length > 0 && section('Why pods do not fit', causes(answer.causes)),
+    members.length > 0 && section(`Pods (${members.length})`, table([
+      text('Pod', (row) => row.pod, (row) => el('a', { href: address(['pod', namespace, row.pod]) }, row.pod)),
+      text('State', (row) => states[row.state] ?? row.state, (row) => el('span', { class: row.state === 'doesNotFit' ? 'bad' : null }, states[row.state] ?? row.state)),
+      text('Node', (row) => row.node ?? '', (row) => (row.node ? nodeLink(row.node) : '')),
+      text('Why not', (row) => row.reason ?? ''),
+    ], members, { virtual: members.length > 200 })),
   ]];
 }

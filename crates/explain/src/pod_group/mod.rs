@@ -1,48 +1,93 @@
 //! The answer about a PodGroup: how many of its pods fit together, and what is missing.
 
+mod domains;
+mod list;
+mod trial;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Change, Trial};
-use framework::{Level, Pod, PodGroup, PodGroupKey, PodGroupSource, PodKey};
+use framework::{PlacedPod, Pod, PodGroup, PodGroupKey, PodGroupSource, PodKey};
 
-use crate::answer::{PendingCause, PodGroupAnswer, PodGroupMember, Suggestion};
-use crate::help;
+use crate::answer::{PendingCause, PodGroupAnswer, PodGroupMember};
+use crate::group::waiting;
+use crate::help::{self, WaitingGroup};
 use crate::lab::Lab;
 use crate::now::{Findings, NOW};
+
+pub use self::list::list_pod_groups;
+pub(crate) use self::trial::{Trials, Tried, fitting, try_together};
 
 /// Number of pods that a cause names.
 const NAMES: usize = 10;
 /// Number of members that are placed to search for help for the next one.
 const PLACED_FOR_HELP: usize = 512;
 
-/// A pending member, and the trial of it beside the members before it.
-struct Tried {
-    pod: Arc<Pod>,
-    /// The node that it would get, or why it gets none.
-    outcome: Result<Arc<str>, String>,
-}
-
 /// Answers why the pods of a PodGroup wait. Of two PodGroups of this name, that of
 /// `scheduling.k8s.io` is meant. Returns `None` if there is neither a PodGroup nor a pod of it.
 pub fn explain_pod_group(lab: &mut Lab<'_>, namespace: &str, name: &str) -> Option<PodGroupAnswer> {
     let keys = [PodGroupSource::Kubernetes, PodGroupSource::Coscheduling]
         .map(|source| PodGroupKey { source, ..PodGroupKey::new(namespace, name) });
-    keys.iter().find_map(|key| explain(lab, key))
+    let (key, Assessed { mut answer, trials, pending }) =
+        keys.iter().find_map(|key| Some((key, assess_by_key(lab, key)?)))?;
+    answer.causes = match &trials {
+        Trials::Anywhere(tried) => causes_with_help(lab, tried),
+        Trials::InDomains(_) | Trials::Nowhere(_) => causes(trials.best()),
+    };
+    answer.notes.extend(ignored_topology(lab, key, &trials, &pending));
+    if answer.state == UNSCHEDULABLE {
+        let waiting = WaitingGroup { key, pending: &pending, answer: &answer, trials: &trials };
+        answer.help = help::of_group(lab, &waiting);
+    }
+    Some(answer)
+}
+
+/// Says that the group asks for one domain of a topology, and that its pods are placed anywhere.
+fn ignored_topology(
+    lab: &Lab<'_>,
+    key: &PodGroupKey,
+    trials: &Trials,
+    pending: &[Arc<Pod>],
+) -> Option<String> {
+    let topology = lab.cluster().pod_group(key)?.topology_key.as_ref()?;
+    let is_ignored = matches!(trials, Trials::Anywhere(_)) && !pending.is_empty();
+    is_ignored.then(|| {
+        format!(
+            "the PodGroup asks for one domain of {topology}, which the scheduler ignores: the gate \
+             TopologyAwareWorkloadScheduling is off"
+        )
+    })
 }
 
 /// Returns one sentence about the PodGroup of a pod.
 pub(crate) fn summary_of(lab: &mut Lab<'_>, pod: &Pod) -> Option<String> {
     let key = pod.pod_group()?;
-    let answer = explain(lab, &key)?;
+    let answer = assess_by_key(lab, &key)?.answer;
     Some(format!("the pod belongs to PodGroup {}: {}", answer.group, answer.summary))
 }
 
-fn explain(lab: &mut Lab<'_>, key: &PodGroupKey) -> Option<PodGroupAnswer> {
+const UNSCHEDULABLE: &str = "unschedulable";
+
+/// What is known about a group without a search for help.
+struct Assessed {
+    answer: PodGroupAnswer,
+    trials: Trials,
+    pending: Vec<Arc<Pod>>,
+}
+
+fn assess_by_key(lab: &mut Lab<'_>, key: &PodGroupKey) -> Option<Assessed> {
+    let own = waiting(lab).into_iter().filter(|pod| pod.pod_group().as_ref() == Some(key));
+    let pending = own.collect();
+    assess(lab, key, pending)
+}
+
+/// Tries the pods of a group that have no node. Returns `None` if there is neither a PodGroup nor a
+/// pod of it.
+fn assess(lab: &mut Lab<'_>, key: &PodGroupKey, pending: Vec<Arc<Pod>>) -> Option<Assessed> {
     let known = lab.cluster().pod_group(key).cloned();
     let placed = placed_members(lab, key);
-    let pending = pending_members(lab, key);
+    let pending = in_order_of_attempts(lab, key, pending);
     if known.is_none() && placed.is_empty() && pending.is_empty() {
         return None;
     }
@@ -55,6 +100,7 @@ fn explain(lab: &mut Lab<'_>, key: &PodGroupKey) -> Option<PodGroupAnswer> {
         min_count,
         pods: placed.len() + pending.len(),
         placed: placed.len(),
+        pending_seconds: lab.seconds_of_wait(key),
         condition: known.as_ref().and_then(|known| condition_of(known)),
         ..PodGroupAnswer::default()
     };
@@ -62,20 +108,18 @@ fn explain(lab: &mut Lab<'_>, key: &PodGroupKey) -> Option<PodGroupAnswer> {
         "isNotDecided".clone_into(&mut answer.state);
         "the gate GenericWorkload is off".clone_into(&mut answer.summary);
         answer.members = placed;
-        return Some(answer);
+        return Some(Assessed { answer, trials: Trials::Anywhere(Vec::new()), pending });
     }
-    let tried = try_together(lab, pending);
-    answer.fit = tried.iter().filter(|own| own.outcome.is_ok()).count();
+    let trials = Trials::of(lab, key, &pending);
+    let best = trials.best();
+    answer.fit = fitting(best);
     let needed = usize::try_from(min_count).unwrap_or(usize::MAX);
     answer.shortfall = needed.saturating_sub(answer.placed + answer.fit);
-    (answer.state, answer.summary) = state_of(&answer, needed);
-    answer.causes = causes(lab, &tried);
-    if answer.state == "unschedulable" {
-        answer.help.extend(lower_min_count(lab, key, &answer));
-    }
+    answer.topology = domains::of(lab.cluster(), key, &trials, &pending);
+    (answer.state, answer.summary) = state_of(&answer, needed, &trials);
     answer.members = placed;
-    answer.members.extend(tried.iter().map(Tried::member));
-    Some(answer)
+    answer.members.extend(best.iter().map(Tried::member));
+    Some(Assessed { answer, trials, pending })
 }
 
 const fn api_group(key: &PodGroupKey) -> &'static str {
@@ -96,47 +140,35 @@ fn condition_of(group: &PodGroup) -> Option<String> {
 
 fn placed_members(lab: &Lab<'_>, key: &PodGroupKey) -> Vec<PodGroupMember> {
     let cluster = lab.cluster();
-    let own = cluster.pods().filter(|placed| placed.pod.pod_group().as_ref() == Some(key));
-    let mut members: Vec<_> = own
-        .map(|placed| PodGroupMember {
-            pod: placed.pod.key.name.to_string(),
-            state: "placed".to_owned(),
-            node: Some(cluster.node_name(placed.node).to_string()),
-            reason: None,
-        })
-        .collect();
+    let placed: Vec<_> = match cluster.pod_group_state(key) {
+        Some(state) => state.scheduled().map(|member| cluster.pod(member)).collect(),
+        // The engine counts no members while the gate is off.
+        None => {
+            cluster.pods().filter(|placed| placed.pod.pod_group().as_ref() == Some(key)).collect()
+        }
+    };
+    let member = |placed: &PlacedPod| PodGroupMember {
+        pod: placed.pod.key.name.to_string(),
+        state: "placed".to_owned(),
+        node: Some(cluster.node_name(placed.node).to_string()),
+        reason: None,
+    };
+    let mut members: Vec<_> = placed.into_iter().map(member).collect();
     members.sort_by(|a, b| a.pod.cmp(&b.pod));
     members
 }
 
-/// Returns the pods without a node in the order in which an attempt tries them.
-fn pending_members(lab: &Lab<'_>, key: &PodGroupKey) -> Vec<Arc<Pod>> {
-    let engine = lab.engine();
-    let queued = engine.queue().members_of(key);
+/// Sorts pods in the order in which an attempt tries them.
+fn in_order_of_attempts(
+    lab: &Lab<'_>,
+    key: &PodGroupKey,
+    mut pods: Vec<Arc<Pod>>,
+) -> Vec<Arc<Pod>> {
+    let queued = lab.engine().queue().members_of(key);
     let order: BTreeMap<&PodKey, usize> =
         queued.iter().enumerate().map(|(place, own)| (&own.pod.key, place)).collect();
-    let own = engine.pending().filter(|pod| pod.pod_group().as_ref() == Some(key));
-    let own = own.filter(|pod| engine.world().placed(&pod.uid).is_none());
-    let mut pods: Vec<Arc<Pod>> = own.cloned().collect();
     pods.sort_by_key(|pod| order.get(&pod.key).copied().unwrap_or(usize::MAX));
     pods
-}
-
-/// Tries the pods one after the other, each beside those that fit before it.
-fn try_together(lab: &mut Lab<'_>, pods: Vec<Arc<Pod>>) -> Vec<Tried> {
-    lab.suppose(|supposed| {
-        let tried = pods.into_iter().map(|pod| {
-            let outcome = match supposed.place_member(&pod) {
-                Some(Trial::Fits { node, .. }) => Ok(supposed.cluster().node_name(node).clone()),
-                Some(Trial::Rejected(fit)) => Err(fit.message()),
-                Some(Trial::Gated(status) | Trial::Failed(status)) => Err(status.message()),
-                Some(Trial::Preempts(_)) => Err("it fits only after evictions".to_owned()),
-                None => Err("no profile is responsible for the pod".to_owned()),
-            };
-            Tried { pod, outcome }
-        });
-        tried.collect()
-    })
 }
 
 impl Tried {
@@ -151,7 +183,7 @@ impl Tried {
     }
 }
 
-fn state_of(answer: &PodGroupAnswer, needed: usize) -> (String, String) {
+fn state_of(answer: &PodGroupAnswer, needed: usize, trials: &Trials) -> (String, String) {
     let PodGroupAnswer { exists, pods, placed, fit, shortfall, .. } = answer;
     let (state, summary) = if !exists {
         ("waitsForPodGroup", format!("{pods} pods wait, and the PodGroup does not exist"))
@@ -164,25 +196,33 @@ fn state_of(answer: &PodGroupAnswer, needed: usize) -> (String, String) {
         ("running", format!("{placed} pods have a node, and {needed} are needed{others}"))
     } else if *pods < needed {
         ("waitsForPods", format!("{needed} pods are needed, and {pods} exist"))
+    } else if let Trials::Nowhere(reason) = trials {
+        (UNSCHEDULABLE, format!("{needed} pods are needed: {reason}"))
     } else if *shortfall == 0 {
         let waits = "the group waits for its next attempt";
-        ("fits", format!("{} pods fit together, {needed} are needed: {waits}", placed + fit))
+        let place = domains::place_that_takes_all(answer, needed);
+        ("fits", format!("{} pods fit together{place}, {needed} are needed: {waits}", placed + fit))
     } else {
         let with_node = match placed {
             0 => String::new(),
             _ => format!(" beside {placed} that have a node"),
         };
+        let place = domains::closest_place(answer);
         let text = format!(
-            "{needed} pods are needed, and {fit} fit together{with_node}: room for {shortfall} is missing"
+            "{needed} pods are needed, and {fit} fit together{with_node}{place}: room for {shortfall} is missing"
         );
-        ("unschedulable", text)
+        (UNSCHEDULABLE, text)
     };
     (state.to_owned(), summary)
 }
 
-/// Returns why pods do not fit, each with the smallest change that helps the first of them beside
-/// the pods that fit.
-fn causes(lab: &mut Lab<'_>, tried: &[Tried]) -> Vec<PendingCause> {
+/// Returns why pods do not fit, the most frequent cause first.
+fn causes(tried: &[Tried]) -> Vec<PendingCause> {
+    causes_by_pod(tried).into_iter().map(|(cause, _)| cause).collect()
+}
+
+/// Returns the causes, each with the first pod.
+fn causes_by_pod(tried: &[Tried]) -> Vec<(PendingCause, &Arc<Pod>)> {
     let mut causes: BTreeMap<&str, (PendingCause, &Arc<Pod>)> = BTreeMap::new();
     for own in tried {
         let Err(reason) = &own.outcome else { continue };
@@ -196,6 +236,13 @@ fn causes(lab: &mut Lab<'_>, tried: &[Tried]) -> Vec<PendingCause> {
     }
     let mut causes: Vec<_> = causes.into_values().collect();
     causes.sort_by_key(|(cause, _)| Reverse(cause.count));
+    causes
+}
+
+/// Returns why pods do not fit, each with the smallest change that helps the first of them beside
+/// the pods that fit.
+fn causes_with_help(lab: &mut Lab<'_>, tried: &[Tried]) -> Vec<PendingCause> {
+    let causes = causes_by_pod(tried);
     let placed = tried.iter().filter_map(|own| {
         let node = own.outcome.as_ref().ok()?.clone();
         Some(Pod { node_name: Some(node), ..Pod::clone(&own.pod) })
@@ -217,45 +264,4 @@ fn causes(lab: &mut Lab<'_>, tried: &[Tried]) -> Vec<PendingCause> {
         lab.put_back(&own.pod);
     }
     with_help
-}
-
-/// Returns the lower minCount with which the group starts.
-fn lower_min_count(
-    lab: &Lab<'_>,
-    key: &PodGroupKey,
-    answer: &PodGroupAnswer,
-) -> Option<Suggestion> {
-    let count = answer.placed + answer.fit;
-    let is_mutable = key.source == PodGroupSource::Coscheduling
-        || lab.engine().profiles().level().is_at_least(Level::V1_37);
-    if answer.fit == 0 || !is_mutable {
-        return None;
-    }
-    let (field, patch) = match key.source {
-        PodGroupSource::Kubernetes => {
-            let patch = format!(
-                "{{\"spec\":{{\"schedulingPolicy\":{{\"gang\":{{\"minCount\":{count}}}}}}}}}"
-            );
-            ("minCount", patch)
-        }
-        PodGroupSource::Coscheduling => {
-            ("minMember", format!("{{\"spec\":{{\"minMember\":{count}}}}}"))
-        }
-    };
-    let resource = format!("podgroups.{}", answer.api_group);
-    Some(Suggestion {
-        text: format!(
-            "lower {field} from {} to {count}, if the job can work with {count} pods",
-            answer.min_count
-        ),
-        effect: format!("the group starts with {count} pods"),
-        evicts: Vec::new(),
-        kind: "minCount".to_owned(),
-        size: 0.0,
-        command: Some(format!(
-            "kubectl patch {resource} {} -n {} --type merge -p '{patch}'",
-            key.name, key.namespace
-        )),
-        changes: Vec::<Change>::new(),
-    })
 }

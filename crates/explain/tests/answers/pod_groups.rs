@@ -1,0 +1,310 @@
+//! Answers about PodGroups: domains of a topology, and changes after which the group starts.
+
+use engine::ports::Ports;
+use engine::profile::{PluginRef, Profiles, SchedulerProfile};
+use engine::{Change, Engine, EngineConfig, Input};
+use explain::{
+    ClusterCopy, Filter, Lab, PodGroupAnswer, PodGroupDomain, PodGroupsAnswer, explain_pod_group,
+    list_pod_groups,
+};
+use framework::{EventResource, PluginGates, Time};
+use loadmaster_explain as explain;
+use serde_json::{Value, json};
+use testkit::{node, pod};
+
+const NOW: Time = Time::from_secs(1000);
+
+/// Racks of nodes with four CPUs. Their other pods have one CPU each.
+struct Cluster(Engine);
+
+impl Cluster {
+    /// Creates an engine with these gates, and all plugins that they allow.
+    fn with_gates(gates: PluginGates, plugins: &[&str]) -> Self {
+        let registry = plugins::registry().with_gates(gates);
+        let defaults = plugins::catalogue::defaults()
+            .map(|entry| PluginRef::new(entry.name, entry.default_weight));
+        let defaults: Vec<PluginRef> =
+            defaults.chain(plugins.iter().map(|name| PluginRef::new(name, 0))).collect();
+        let profile = SchedulerProfile {
+            scheduler_name: "default-scheduler".to_owned(),
+            ..SchedulerProfile::default()
+        };
+        let profiles = Profiles::build(&[profile], &defaults, &registry, false);
+        Self(Engine::new(EngineConfig::new(profiles.expect("the profile is in order"))))
+    }
+
+    fn new() -> Self {
+        let gates = PluginGates { generic_workload: true, ..PluginGates::default() };
+        Self::with_gates(gates, &["GangScheduling", "TopologyPlacementGenerator"])
+    }
+
+    fn step(&mut self, input: Input) {
+        self.0.step(input, NOW, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.0.take_effects();
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.step(Input::Change(change));
+    }
+
+    /// Adds a node, and so many pods of a group on it.
+    fn node(&mut self, name: &str, rack: &str, pods: usize, group: &str) {
+        let own = node(name).label("rack", rack).label("kubernetes.io/hostname", name);
+        let own = own.allocatable("cpu", "4").allocatable("memory", "8Gi");
+        self.apply(Change::Node(own.allocatable("pods", "10").build()));
+        for number in 0..pods {
+            let own = pod(&format!("{group}-{name}-{number}")).cpu("1").scheduling_group(group);
+            self.apply(Change::Pod(Box::new(own.on(name).build())));
+        }
+    }
+
+    fn cordon(&mut self, name: &str) {
+        let cluster = self.0.cluster();
+        let known = cluster.node_named(name).expect("the node exists");
+        let closed = framework::Node { unschedulable: true, ..cluster.copy_of_node(known) };
+        self.apply(Change::Node(closed));
+    }
+
+    fn group(&mut self, name: &str, min_count: usize, topology: Value) {
+        let group = json!({
+            "metadata": {"namespace": "default", "name": name, "uid": name},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": min_count}},
+                "schedulingConstraints": {"topology": topology},
+            },
+        });
+        self.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, group))));
+    }
+
+    fn pending(&mut self, group: &str, pods: usize) {
+        for number in 0..pods {
+            let own = pod(&format!("{group}-{number}")).cpu("1").scheduling_group(group);
+            self.apply(Change::Pod(Box::new(own.build())));
+        }
+    }
+
+    fn explain(&mut self, name: &str) -> PodGroupAnswer {
+        let lab = &mut Lab::new(&mut self.0, NOW, &|| false);
+        explain_pod_group(lab, "default", name).expect("the group exists")
+    }
+
+    fn list(&mut self, pending: bool, is_over: bool) -> PodGroupsAnswer {
+        let filter = Filter { pending, limit: 100, ..Filter::default() };
+        let is_over = || is_over;
+        list_pod_groups(&mut Lab::new(&mut self.0, NOW, &is_over), &filter)
+    }
+
+    /// Number of pods of the waiting group that have a node.
+    fn placed(&self) -> usize {
+        let pods = self.0.cluster().pods();
+        pods.filter(|own| own.pod.key.name.starts_with("train-")).count()
+    }
+}
+
+fn rack() -> Value {
+    json!([{"key": "rack"}])
+}
+
+/// Three racks: one with six free CPUs of eight, one with three of eight, one with eight of which
+/// seven are cordoned. The group needs seven.
+fn three_racks(topology: Value) -> Cluster {
+    let mut cluster = Cluster::new();
+    for (name, pods) in [("a1", 1), ("a2", 1)] {
+        cluster.node(name, "a", pods, "first");
+    }
+    for (name, pods) in [("b1", 4), ("b2", 1)] {
+        cluster.node(name, "b", pods, "second");
+    }
+    for name in ["c1", "c2"] {
+        cluster.node(name, "c", 0, "");
+    }
+    cluster.cordon("c1");
+    cluster.group("first", 1, json!([]));
+    cluster.group("second", 1, json!([]));
+    cluster.group("train", 7, topology);
+    cluster.pending("train", 7);
+    cluster
+}
+
+#[test]
+fn domains_are_listed_the_closest_first() {
+    let answer = three_racks(rack()).explain("train");
+    assert_eq!((answer.fit, answer.shortfall, &*answer.state), (6, 1, "unschedulable"));
+    let expected = "7 pods are needed, and 6 fit together in a, the closest of 3 domains of rack: \
+                    room for 1 is missing";
+    assert_eq!(answer.summary, expected);
+    let topology = answer.topology.expect("the group asks for one rack");
+    let fits = |own: &PodGroupDomain| (own.name.clone(), own.fit, own.nodes, own.is_bound);
+    let expected = [("a", 6), ("c", 4), ("b", 3)];
+    let expected = expected.map(|(name, fit)| (name.to_owned(), fit, 2, false));
+    assert_eq!(topology.domains.iter().map(fits).collect::<Vec<_>>(), expected);
+    let [first, closed, second] = &topology.domains[..] else { panic!("{topology:?}") };
+    assert_eq!(first.missing.as_deref(), Some("0/2 nodes are available: 2 Insufficient cpu."));
+    let text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.";
+    assert_eq!(closed.missing.as_deref(), Some(text));
+    let free = |own: &PodGroupDomain| own.resources["cpu"].clone();
+    assert_eq!(free(first), ("6".to_owned(), "8".to_owned()));
+    assert_eq!(free(closed), ("4".to_owned(), "8".to_owned()), "the cordoned node has no room");
+    assert_eq!((&*second.held_by[0].group, second.held_by[0].pods), ("default/second", 5));
+    let states = answer.members.iter().filter(|own| own.state == "fits");
+    assert!(states.clone().all(|own| own.node.as_ref().is_some_and(|node| node.starts_with('a'))));
+    assert_eq!((states.count(), answer.causes[0].count), (6, 1));
+}
+
+#[test]
+fn group_starts_after_each_suggestion() {
+    for topology in [rack(), json!([])] {
+        let world = || {
+            let mut cluster = three_racks(topology.clone());
+            // Without the constraint the group would fit.
+            let taken = if topology == rack() { 0 } else { 7 };
+            for number in 0..taken {
+                let own = pod(&format!("other-{number}")).cpu("1");
+                let node = ["a1", "a1", "a1", "b2", "b2", "c2", "c2"][number];
+                cluster.apply(Change::Pod(Box::new(own.on(node).build())));
+            }
+            cluster
+        };
+        let help = world().explain("train").help;
+        let kinds: Vec<&str> = help.iter().map(|own| &*own.kind).collect();
+        match topology == rack() {
+            true => assert_eq!(kinds, ["cordon", "minCount", "podGroup", "topology", "node"]),
+            false => assert_eq!(kinds, ["cordon", "minCount", "podGroup", "node"]),
+        }
+        for suggestion in help {
+            let mut cluster = world();
+            match &*suggestion.kind {
+                "minCount" => {
+                    assert!(suggestion.text.contains("from 7 to 6,"), "{}", suggestion.text);
+                    cluster.group("train", 6, topology.clone());
+                }
+                "topology" => cluster.group("train", 7, json!([])),
+                _ => suggestion.changes.iter().for_each(|own| cluster.apply(own.clone())),
+            }
+            cluster.step(Input::Schedule);
+            let expected = if suggestion.kind == "minCount" { 6 } else { 7 };
+            assert_eq!(cluster.placed(), expected, "{}", suggestion.text);
+        }
+        let mut untouched = world();
+        untouched.explain("train");
+        untouched.step(Input::Schedule);
+        assert_eq!(untouched.placed(), 0, "the trials are taken back");
+    }
+}
+
+#[test]
+fn fewest_nodes_are_suggested() {
+    let mut cluster = Cluster::new();
+    cluster.node("a1", "a", 3, "first");
+    cluster.group("train", 10, rack());
+    cluster.pending("train", 10);
+    let help = cluster.explain("train").help;
+    let node = help.iter().find(|own| own.kind == "node").expect("nodes help");
+    assert_eq!(node.text, "3 more nodes like a1 (4 cpu, 8Gi memory) in a");
+    assert_eq!(node.effect, "10 pods fit together in a");
+}
+
+#[test]
+fn group_with_pods_in_a_domain_has_only_that_one() {
+    let mut cluster = three_racks(rack());
+    let own = pod("train-7").cpu("1").scheduling_group("train").on("b2").build();
+    cluster.apply(Change::Pod(Box::new(own)));
+    let answer = cluster.explain("train");
+    let expected = "7 pods are needed, and 2 fit together beside 1 that have a node in b, the only \
+                    domain of rack that it may have: room for 4 is missing";
+    assert_eq!(answer.summary, expected);
+    let domains = answer.topology.expect("the group asks for one rack").domains;
+    assert_eq!((domains.len(), domains[0].placed, domains[0].fit), (1, 1, 2));
+}
+
+#[test]
+fn group_that_fits_names_the_domains_that_take_it() {
+    let mut cluster = three_racks(rack());
+    cluster.group("train", 4, rack());
+    let answer = cluster.explain("train");
+    assert_eq!(answer.state, "fits");
+    let start = "6 pods fit together in a and one other domain of rack, 4 are needed";
+    assert!(answer.summary.starts_with(start), "{}", answer.summary);
+}
+
+#[test]
+fn label_that_no_node_has_is_named() {
+    let answer = three_racks(json!([{"key": "block"}])).explain("train");
+    assert_eq!(answer.state, "unschedulable");
+    let expected =
+        "7 pods are needed: no feasible placements found: no node has the label \"block\"";
+    assert_eq!(answer.summary, expected);
+    let kinds: Vec<&str> = answer.help.iter().map(|own| &*own.kind).collect();
+    assert_eq!(kinds, ["topology"]);
+}
+
+#[test]
+fn constraint_that_the_scheduler_ignores_is_noted() {
+    let gates = PluginGates { generic_workload: true, ..PluginGates::default() };
+    let mut cluster = Cluster::with_gates(gates, &["GangScheduling"]);
+    cluster.node("a1", "a", 0, "");
+    cluster.group("train", 2, rack());
+    cluster.pending("train", 2);
+    let answer = cluster.explain("train");
+    assert!(answer.topology.is_none());
+    assert!(answer.notes[0].contains("TopologyAwareWorkloadScheduling is off"), "{answer:?}");
+}
+
+#[test]
+fn caller_of_one_namespace_sees_no_other_groups() {
+    let mut cluster = three_racks(rack());
+    let elsewhere = pod("x").namespace("secret").cpu("1").scheduling_group("hidden");
+    cluster.apply(Change::Pod(Box::new(elsewhere.on("b2").build())));
+    let mut answer = cluster.explain("train");
+    answer.restrict();
+    let text = serde_json::to_string(&answer).expect("an answer is JSON");
+    assert!(!text.contains("secret") && !text.contains("hidden"), "{text}");
+    assert!(text.contains("(a PodGroup of another namespace)"), "{text}");
+    assert!(text.contains("default/second"), "{text}");
+}
+
+#[test]
+fn copy_knows_since_when_groups_wait() {
+    let mut cluster = three_racks(rack());
+    let mut copy = ClusterCopy::of(&cluster.0, NOW);
+    let waits = copy.take_group_waits();
+    assert_eq!(waits.into_values().collect::<Vec<_>>(), [NOW]);
+    let later = Time::from_secs(1030);
+    let waits = ClusterCopy::of(&cluster.0, later).take_group_waits();
+    let lab = &mut Lab::new(&mut cluster.0, later, &|| false).with_group_waits(waits);
+    let answer = explain_pod_group(lab, "default", "train").expect("the group exists");
+    assert_eq!(answer.pending_seconds, Some(30.0));
+    let rows = list_pod_groups(lab, &Filter { limit: 9, ..Filter::default() }).pod_groups;
+    let seconds = rows.into_iter().map(|own| own.pending_seconds).collect::<Vec<_>>();
+    assert_eq!(seconds, [Some(30.0), None, None]);
+}
+
+#[test]
+fn groups_are_listed_with_their_state_the_waiting_ones_first() {
+    let mut cluster = three_racks(rack());
+    cluster.group("late", 4, json!([]));
+    cluster.pending("late", 1);
+    cluster.pending("orphan", 1);
+    let rows = |answer: PodGroupsAnswer| {
+        let rows = answer.pod_groups.into_iter();
+        rows.map(|own| (own.name, own.state, own.shortfall)).collect::<Vec<_>>()
+    };
+    let row = |name: &str, state: &str, shortfall| (name.to_owned(), state.to_owned(), shortfall);
+    let waiting = [
+        row("late", "waitsForPods", None),
+        row("orphan", "waitsForPodGroup", None),
+        row("train", "unschedulable", Some(1)),
+    ];
+    let running = [row("first", "running", Some(0)), row("second", "running", Some(0))];
+    let all = cluster.list(false, false);
+    assert_eq!((all.total, all.matching, all.is_incomplete), (5, 5, false));
+    assert_eq!(all.pod_groups[2].domains, ["a"]);
+    assert_eq!((all.pod_groups[2].min_count, all.pod_groups[2].fit), (7, Some(6)));
+    assert_eq!(rows(all), [&waiting[..], &running[..]].concat());
+    let pending = cluster.list(true, false);
+    assert_eq!((pending.total, pending.matching), (5, 3));
+    assert_eq!(rows(pending), waiting);
+    let late = cluster.list(true, true);
+    assert!(late.is_incomplete);
+    assert_eq!(rows(late)[2], row("train", "waits", None));
+}
