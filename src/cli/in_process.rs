@@ -27,7 +27,7 @@ use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
 
 /// The level of the roles in this process: the version of the sandbox.
-const LEVEL: Level = Level::V1_36;
+pub(super) const LEVEL: Level = Level::V1_36;
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];

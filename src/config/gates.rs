@@ -291,7 +291,12 @@ impl Gates {
 
     /// Returns the gates of [`with_groups`](Self::with_groups) as values of `--feature-gates`.
     pub fn group_flags(&self) -> impl Iterator<Item = String> {
-        self.of_groups().map(|(gate, _)| format!("{}=true", gate.name))
+        self.group_gates().map(|gate| format!("{gate}=true"))
+    }
+
+    /// Returns the names of the gates with which the pods of a PodGroup are decided together.
+    pub fn group_gates(&self) -> impl Iterator<Item = &'static str> {
+        self.of_groups().map(|(gate, _)| gate.name)
     }
 
     fn of_groups(&self) -> impl Iterator<Item = (&'static Gate, State)> {

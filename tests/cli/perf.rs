@@ -41,6 +41,15 @@ fn devices_are_published_and_allocated() {
 }
 
 #[test]
+fn gangs_fill_the_racks() {
+    for (workload, pods) in [("Gangs/anywhere", 20), ("Gangs/racks", 24)] {
+        let answer = perf(&["--workload", workload, "-o", "json"]);
+        assert!(!answer.err.contains("warning"), "no gate is left out: {}", answer.err);
+        assert_eq!(measured(&answer.json()), [("gangs", pods)]);
+    }
+}
+
+#[test]
 fn each_workload_is_a_line_of_the_table() {
     let table =
         perf(&["--label", "short", "--workload", "Volumes", "--workload", "Devices"]).text();

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use framework::Level;
 use perf::runner::{self, Scheduler, Server};
 use perf::workload::{File, Selection, Templates, Workload};
 use tokio::runtime::Builder;
@@ -16,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::Spinner;
 use self::report::{Report, Result};
+use super::in_process::LEVEL as SANDBOX_LEVEL;
 use super::{complain, print};
 use crate::config::Gates;
 
@@ -83,7 +85,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scheduler = match &args.scheduler {
         Some(command) => Scheduler::Command(command.clone()),
         None => {
-            drop_unsupported_gates(&mut workloads);
+            let level = match server {
+                Server::Sandbox(_) => SANDBOX_LEVEL,
+                Server::Given(_) => Gates::default().level(),
+            };
+            adapt_gates(&mut workloads, level);
             let args =
                 ["run", "--config={config}", "--feature-gates={featureGates}", "--secure-port=0"];
             Scheduler::Program(program, args.map(str::to_owned).into())
@@ -136,15 +142,42 @@ async fn interrupted() -> anyhow::Error {
     wait.await.err().unwrap_or_else(|| anyhow::anyhow!("interrupted"))
 }
 
-/// Leaves out gates that this scheduler does not let go, or whose feature it does not have.
-fn drop_unsupported_gates(workloads: &mut [Workload]) {
+/// Leaves out gates that this scheduler does not let go, or whose feature it does not have, and
+/// enables the gates that `GenericWorkload` includes at other levels.
+fn adapt_gates(workloads: &mut [Workload], level: Level) {
     let mut dropped = BTreeMap::new();
     for workload in workloads {
-        workload.feature_gates.retain(|gate, on| {
-            let entry = format!("{gate}={on}");
-            let checked = Gates::parse([entry.as_str()]).and_then(|gates| gates.check_built());
-            checked.map_err(|error| dropped.insert(entry, error)).is_ok()
-        });
+        let mut left = std::mem::take(&mut workload.feature_gates);
+        if left.get("GenericWorkload") == Some(&true) {
+            for gate in Gates::at(level).group_gates() {
+                left.entry(gate.to_owned()).or_insert(true);
+            }
+        }
+        let mut kept: Vec<String> = Vec::new();
+        // A gate may need another one, whose name comes later.
+        loop {
+            let before = left.len();
+            left.retain(|gate, on| {
+                let entry = format!("{gate}={on}");
+                let entries = kept.iter().chain([&entry]).map(String::as_str);
+                let checked = Gates::at(level).with_flags(entries);
+                match checked.and_then(|gates| gates.check_built()) {
+                    Ok(()) => {
+                        workload.feature_gates.insert(gate.clone(), *on);
+                        dropped.remove(&entry);
+                        kept.push(entry);
+                        false
+                    }
+                    Err(error) => {
+                        dropped.insert(entry, error);
+                        true
+                    }
+                }
+            });
+            if left.len() == before {
+                break;
+            }
+        }
     }
     for (entry, error) in dropped {
         complain("warning", &format!("without the feature gate {entry}: {error}"));

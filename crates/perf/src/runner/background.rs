@@ -8,7 +8,7 @@ use tokio::time::interval;
 use super::creator::Creator;
 use super::{Run, turns};
 use crate::api::{Fields, List, Named, Place};
-use crate::workload::{Churn, ChurnMode, DeletePods};
+use crate::workload::{Churn, ChurnMode, DeletePods, TemplateUse};
 
 impl Run<'_> {
     pub(super) async fn delete_pods(&mut self, operation: &DeletePods) -> anyhow::Result<()> {
@@ -39,7 +39,7 @@ impl Run<'_> {
         self.existing(Some(&namespace)).await?;
         let mut objects = Vec::new();
         for path in &operation.template_paths {
-            let object = self.templates.get(path)?.object(0, 1)?;
+            let object = self.templates.get(TemplateUse::plain(path))?.object(0, 1)?;
             self.creator.ensure_priority_class(object.clone()).await?;
             objects.push(object);
         }

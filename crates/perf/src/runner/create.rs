@@ -1,13 +1,20 @@
 //! The operations that create and update nodes, namespaces and objects of any kind.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
-use super::{Run, WORKERS, turns};
-use crate::api::Fields;
+use super::{LOOK, PATIENCE, Run, WORKERS, turns};
+use crate::api::{Fields, List};
 use crate::objects;
-use crate::workload::{CreateAny, CreateNamespaces, CreateNodes, UpdateAny};
+use crate::pods::Labels;
+use crate::workload::{
+    CreateAny, CreateNamespaces, CreateNodes, TemplateUse, UpdateAny, WaitForPodGroups,
+};
+
+/// The version of PodGroups; another one is used if the API server does not serve it.
+const POD_GROUPS: &str = "scheduling.k8s.io/v1beta1";
 
 impl Run<'_> {
     pub(super) async fn create_nodes(
@@ -16,7 +23,9 @@ impl Run<'_> {
         operation: &CreateNodes,
     ) -> anyhow::Result<()> {
         let path = operation.node_template_path.as_deref();
-        let template = path.map(|path| self.templates.get(path)).transpose()?;
+        let params = &operation.template_params;
+        let template =
+            path.map(|path| self.templates.get(TemplateUse { path, params })).transpose()?;
         let (creator, declared) = (&self.creator, self.workload.declared_features);
         let before = self.nodes;
         self.nodes = before.saturating_add(operation.count);
@@ -47,7 +56,7 @@ impl Run<'_> {
         operation: &CreateNamespaces,
     ) -> anyhow::Result<()> {
         let path = operation.namespace_template_path.as_deref();
-        let template = path.map(|path| self.templates.get(path)).transpose()?;
+        let template = path.map(|path| self.templates.get(TemplateUse::plain(path))).transpose()?;
         for number in 0..operation.count {
             let name = format!("{}-{number}", operation.prefix);
             let mut object = match &template {
@@ -62,7 +71,8 @@ impl Run<'_> {
     }
 
     pub(super) async fn create_any(&mut self, operation: &CreateAny) -> anyhow::Result<()> {
-        let template = self.templates.get(&operation.template_path)?;
+        let CreateAny { template_path: path, template_params: params, .. } = operation;
+        let template = self.templates.get(TemplateUse { path, params })?;
         let namespace = self.existing(operation.namespace.as_deref()).await?;
         let count = operation.count;
         if count > 0 {
@@ -75,8 +85,34 @@ impl Run<'_> {
             .with_context(|| operation.template_path.display().to_string())
     }
 
+    /// Waits until the API server lists PodGroups.
+    pub(super) async fn wait_for_pod_groups(
+        &mut self,
+        operation: &WaitForPodGroups,
+    ) -> anyhow::Result<()> {
+        let WaitForPodGroups { namespace, count } = operation;
+        let place = self.creator.api.kind(POD_GROUPS, "PodGroup").await?.within(namespace);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let list: List<Value> = self.creator.api.list(&place, &Labels::new()).await?;
+            let found = list.items.len();
+            if found >= *count {
+                return Ok(());
+            }
+            let missing = format!("{found} of {count} PodGroups exist in {namespace}");
+            ensure!(
+                Instant::now() < deadline,
+                "{missing} after {} minutes",
+                PATIENCE.as_secs() / 60
+            );
+            self.progress.doing(&missing);
+            self.check()?;
+            sleep(LOOK).await;
+        }
+    }
+
     pub(super) async fn update_any(&mut self, operation: &UpdateAny) -> anyhow::Result<()> {
-        let template = self.templates.get(&operation.template_path)?;
+        let template = self.templates.get(TemplateUse::plain(&operation.template_path))?;
         let namespace = self.existing(operation.namespace.as_deref()).await?;
         let updates = (0..operation.count).map(|index| template.object(index, operation.count));
         let mut turns = turns(operation.update_per_second);

@@ -123,7 +123,10 @@ impl Run<'_> {
             Operation::CreateNamespaces(namespaces) => self.create_namespaces(namespaces).await,
             Operation::CreatePods(pods) => self.create_pods(index, pods).await,
             Operation::CreatePodSets(_) => bail!("the sets are not unrolled"),
-            Operation::CreateAny(any) => self.create_any(any).await,
+            Operation::CreateAny(any) | Operation::CreatePodGroups(any) => {
+                self.create_any(any).await
+            }
+            Operation::WaitForPodGroups(groups) => self.wait_for_pod_groups(groups).await,
             Operation::UpdateAny(any) => self.update_any(any).await,
             Operation::DeletePods(pods) => self.delete_pods(pods).await,
             Operation::Churn(churn) => self.churn(index, churn).await,

@@ -14,7 +14,7 @@ use super::{LOOK, Run, WORKERS};
 use crate::api::{Fields, Kind};
 use crate::objects;
 use crate::pods::Labels;
-use crate::workload::{CreatePods, Template};
+use crate::workload::{CreatePods, Template, TemplateUse};
 
 /// The pods of an operation.
 #[derive(Clone)]
@@ -56,7 +56,8 @@ impl Run<'_> {
         let namespace = operation.namespace.clone().unwrap_or_else(|| format!("namespace-{index}"));
         self.existing(Some(&namespace)).await?;
         let get = |path: &Option<PathBuf>| {
-            path.as_deref().map(|path| self.templates.get(path)).transpose()
+            let params = &operation.template_params;
+            path.as_deref().map(|path| self.templates.get(TemplateUse { path, params })).transpose()
         };
         let pod = get(&operation.pod_template_path)?;
         let volume = get(&operation.persistent_volume_template_path)?;

@@ -19,9 +19,10 @@ pub use self::operation::{
     AllocResourceClaims, Barrier, Churn, ChurnMode, CreateAny, CreateNamespaces, CreateNodes,
     CreatePods, CreateResourceDriver, DeletePods, LabelNodePrepareStrategy,
     NodeAllocatableStrategy, Operation, Sleep, Stage, StartCollectingMetrics, UpdateAny,
+    WaitForPodGroups,
 };
 use self::params::Params;
-pub use self::template::{Template, Templates};
+pub use self::template::{Template, TemplateParams, TemplateUse, Templates};
 
 /// The parameter that scheduler_perf reads itself: the number of features that each node declares.
 const DECLARED_FEATURES: &str = "numNodeDeclaredFeatures";
@@ -226,10 +227,17 @@ impl Selection {
 }
 
 impl Workload {
-    /// Returns the paths of all templates.
-    pub fn templates(&self) -> impl Iterator<Item = &Path> {
+    /// Returns all templates, with the numbers with which they are used.
+    pub fn templates(&self) -> impl Iterator<Item = TemplateUse<'_>> {
         let of_operations = self.operations.iter().flat_map(Operation::templates);
-        of_operations.chain(self.default_pod_template.as_deref())
+        let default = self.default_pod_template.as_deref();
+        let of_pods = self.operations.iter().filter_map(move |operation| match operation {
+            Operation::CreatePods(pods) if pods.pod_template_path.is_none() => {
+                Some(TemplateUse { path: default?, params: &pods.template_params })
+            }
+            _ => None,
+        });
+        of_operations.chain(of_pods)
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::params::Params;
+use super::template::{NO_PARAMS, TemplateParams, TemplateUse};
 
 /// The longest duration.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -28,6 +29,10 @@ pub enum Operation {
     CreatePodSets(CreatePodSets),
     /// Creates objects of any kind.
     CreateAny(CreateAny),
+    /// Creates PodGroups.
+    CreatePodGroups(CreateAny),
+    /// Waits until PodGroups exist.
+    WaitForPodGroups(WaitForPodGroups),
     /// Updates objects of any kind.
     UpdateAny(UpdateAny),
     /// Deletes the pods of a namespace.
@@ -56,6 +61,9 @@ pub struct CreateNodes {
     pub count: usize,
     /// Template of a node.
     pub node_template_path: Option<PathBuf>,
+    /// The numbers of the names in the template.
+    #[serde(default)]
+    pub template_params: TemplateParams,
     /// Resources and drivers of each node.
     pub node_allocatable_strategy: Option<NodeAllocatableStrategy>,
     /// A label of each node.
@@ -105,6 +113,11 @@ pub struct CreateNamespaces {
 pub struct CreatePods {
     /// Number of pods; in a steady state, of pods at a time.
     pub count: usize,
+    /// A factor of the number, for example the pods of each group.
+    count_multiplier: Option<usize>,
+    /// The numbers of the names in the templates.
+    #[serde(default)]
+    pub template_params: TemplateParams,
     /// The namespace; otherwise `namespace-` and the number of the operation.
     pub namespace: Option<String>,
     /// Template of a pod; otherwise the template of the test case.
@@ -136,7 +149,7 @@ pub struct CreatePodSets {
     create_pods_op: Box<Operation>,
 }
 
-/// The operation `createAny`.
+/// The operations `createAny` and `createPodGroups`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateAny {
@@ -147,6 +160,19 @@ pub struct CreateAny {
     pub namespace: Option<String>,
     /// Template of an object.
     pub template_path: PathBuf,
+    /// The numbers of the names in the template.
+    #[serde(default)]
+    pub template_params: TemplateParams,
+}
+
+/// The operation `waitForPodGroups`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitForPodGroups {
+    /// The namespace.
+    pub namespace: String,
+    /// Number of PodGroups.
+    pub count: usize,
 }
 
 /// The operation `updateAny`.
@@ -289,9 +315,24 @@ impl Operation {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let mut operation: Self = serde_json::from_value(params.resolve(value)?)?;
+        operation.multiply()?;
         operation.check()?;
         operation.paths_mut().into_iter().for_each(|path| *path = folder.join(&*path));
         Ok(operation)
+    }
+
+    /// Multiplies the number of pods by its factor.
+    fn multiply(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::CreatePods(pods) => {
+                let factor = pods.count_multiplier.take().unwrap_or(1);
+                let count = pods.count.checked_mul(factor);
+                pods.count = count.context("count times countMultiplier is too large")?;
+                Ok(())
+            }
+            Self::CreatePodSets(sets) => sets.create_pods_op.multiply(),
+            _ => Ok(()),
+        }
     }
 
     /// Appends the operation to a list; of a set of pods, the operation of each namespace.
@@ -317,6 +358,8 @@ impl Operation {
             Self::CreatePods(_) => "createPods",
             Self::CreatePodSets(_) => "createPodSets",
             Self::CreateAny(_) => "createAny",
+            Self::CreatePodGroups(_) => "createPodGroups",
+            Self::WaitForPodGroups(_) => "waitForPodGroups",
             Self::UpdateAny(_) => "updateAny",
             Self::DeletePods(_) => "deletePods",
             Self::Churn(_) => "churn",
@@ -329,8 +372,8 @@ impl Operation {
         }
     }
 
-    /// Returns the paths of its templates.
-    pub(super) fn templates(&self) -> impl Iterator<Item = &Path> {
+    /// Returns its templates, with the numbers with which it uses them.
+    pub(super) fn templates(&self) -> impl Iterator<Item = TemplateUse<'_>> {
         let paths = match self {
             Self::CreateNodes(nodes) => vec![nodes.node_template_path.as_ref()],
             Self::CreateNamespaces(namespaces) => vec![namespaces.namespace_template_path.as_ref()],
@@ -339,12 +382,23 @@ impl Operation {
                 pods.persistent_volume_template_path.as_ref(),
                 pods.persistent_volume_claim_template_path.as_ref(),
             ],
-            Self::CreateAny(any) => vec![Some(&any.template_path)],
+            Self::CreateAny(any) | Self::CreatePodGroups(any) => vec![Some(&any.template_path)],
             Self::UpdateAny(any) => vec![Some(&any.template_path)],
             Self::Churn(churn) => churn.template_paths.iter().map(Some).collect(),
             _ => Vec::new(),
         };
-        paths.into_iter().flatten().map(PathBuf::as_path)
+        let params = self.template_params();
+        paths.into_iter().flatten().map(move |path| TemplateUse { path, params })
+    }
+
+    /// Returns the numbers of the names in its templates.
+    fn template_params(&self) -> &TemplateParams {
+        match self {
+            Self::CreateNodes(nodes) => &nodes.template_params,
+            Self::CreatePods(pods) => &pods.template_params,
+            Self::CreateAny(any) | Self::CreatePodGroups(any) => &any.template_params,
+            _ => &NO_PARAMS,
+        }
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
@@ -357,7 +411,7 @@ impl Operation {
                 pods.persistent_volume_claim_template_path.as_mut(),
             ],
             Self::CreatePodSets(sets) => return sets.create_pods_op.paths_mut(),
-            Self::CreateAny(any) => vec![Some(&mut any.template_path)],
+            Self::CreateAny(any) | Self::CreatePodGroups(any) => vec![Some(&mut any.template_path)],
             Self::UpdateAny(any) => vec![Some(&mut any.template_path)],
             Self::Churn(churn) => churn.template_paths.iter_mut().map(Some).collect(),
             _ => Vec::new(),

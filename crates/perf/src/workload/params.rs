@@ -1,4 +1,5 @@
-//! Parameters: fields like `countParam: $nodes`, which stand for `count` with the value of `nodes`.
+//! Parameters: fields like `countParam: $nodes`, which stand for `count` with the value of `nodes`,
+//! and values like `$nodes` in `templateParams`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +8,9 @@ use serde_json::{Map, Value};
 
 /// The suffix of a field that names a parameter.
 const SUFFIX: &str = "Param";
+
+/// The field whose values may name parameters.
+const TEMPLATE_PARAMS: &str = "templateParams";
 
 /// The parameters of a workload, and which of them were used.
 pub(super) struct Params<'a> {
@@ -40,11 +44,15 @@ impl<'a> Params<'a> {
         let (named, plain): (Vec<_>, Vec<_>) =
             fields.iter().partition(|(field, _)| field.ends_with(SUFFIX));
         for (field, value) in plain {
-            resolved.insert(field.clone(), self.resolve(value)?);
+            let value = match (field.as_str(), value) {
+                (TEMPLATE_PARAMS, Value::Object(values)) => self.resolve_values(values)?.into(),
+                _ => self.resolve(value)?,
+            };
+            resolved.insert(field.clone(), value);
         }
         // As in scheduler_perf, the parameter replaces a plain value.
         for (field, name) in named {
-            let Some(name) = name.as_str().and_then(|name| name.strip_prefix('$')) else {
+            let Some(name) = parameter_name(name) else {
                 bail!("{field}: expected the name of a parameter, as $name");
             };
             let value = self.get(name).with_context(|| field.clone())?;
@@ -52,4 +60,26 @@ impl<'a> Params<'a> {
         }
         Ok(resolved.into())
     }
+
+    /// Replaces the values that name parameters.
+    fn resolve_values(
+        &mut self,
+        values: &Map<String, Value>,
+    ) -> anyhow::Result<Map<String, Value>> {
+        let resolve = |(field, value): (&String, &Value)| {
+            let value = match parameter_name(value) {
+                Some(name) => {
+                    self.get(name).with_context(|| format!("{TEMPLATE_PARAMS}.{field}"))?
+                }
+                None => value,
+            };
+            Ok((field.clone(), value.clone()))
+        };
+        values.iter().map(resolve).collect()
+    }
+}
+
+/// Returns the parameter that a value such as `$name` names.
+fn parameter_name(value: &Value) -> Option<&str> {
+    value.as_str()?.strip_prefix('$')
 }

@@ -1,15 +1,18 @@
 //! Templates: manifests with expressions of Go templates.
 //!
-//! The files of scheduler_perf use `.Index`, `.Count`, `DivideInt` and `Mod`. Nothing else is
-//! supported.
+//! The files of scheduler_perf use `.Index`, `.Count`, `DivideInt`, `Mod` and the names of
+//! `templateParams`. Nothing else is supported.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
+
+/// The numbers of an operation without `templateParams`.
+pub(super) static NO_PARAMS: TemplateParams = TemplateParams::new();
 
 /// The maps that operations write to.
 const MAPS: [&str; 6] = [
@@ -21,8 +24,27 @@ const MAPS: [&str; 6] = [
     "/status/allocatable",
 ];
 
+/// The numbers that an operation gives to the names of its templates.
+pub type TemplateParams = BTreeMap<String, i64>;
+
+/// A template and the numbers with which an operation uses it.
+#[derive(Debug, Clone, Copy)]
+pub struct TemplateUse<'a> {
+    /// The path of the template.
+    pub path: &'a Path,
+    /// The numbers.
+    pub params: &'a TemplateParams,
+}
+
+impl<'a> TemplateUse<'a> {
+    /// A template without names.
+    pub const fn plain(path: &'a Path) -> Self {
+        Self { path, params: &NO_PARAMS }
+    }
+}
+
 /// The template of an object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Template {
     path: PathBuf,
     pieces: Vec<Piece>,
@@ -30,37 +52,57 @@ pub struct Template {
     constant: Option<Value>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
     Expression { source: String, expression: Expression },
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Expression {
     Plain(Operand),
     DivideInt(Operand, Operand),
     Mod(Operand, Operand),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Operand {
     Index,
     Count,
     Number(i64),
+    /// A name of `templateParams`.
+    Named(String),
 }
 
 impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// The file cannot be read, has an expression that is not supported, or is not YAML.
+    /// The file cannot be read, or has an expression that is not supported.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path)
             .with_context(|| format!("{}: cannot read the template", name()))?;
         let pieces = pieces(&text).with_context(name)?;
-        let mut template = Self { path: path.to_owned(), pieces, constant: None };
+        Ok(Self { path: path.to_owned(), pieces, constant: None })
+    }
+
+    /// Returns the template with numbers in place of names.
+    ///
+    /// # Errors
+    /// A name has no number, an expression divides by zero, or its result is not valid YAML.
+    pub fn bound(&self, params: &TemplateParams) -> anyhow::Result<Self> {
+        let bind = |piece: &Piece| match piece {
+            Piece::Text(_) => Ok(piece.clone()),
+            Piece::Expression { source, expression } => {
+                let expression = expression.bound(params).with_context(|| {
+                    format!("{}: {source}: the name is not in templateParams", self.path.display())
+                })?;
+                anyhow::Ok(Piece::Expression { source: source.clone(), expression })
+            }
+        };
+        let pieces = self.pieces.iter().map(bind).collect::<Result<_, _>>()?;
+        let mut template = Self { path: self.path.clone(), pieces, constant: None };
         // Rendered once to find errors early.
         let object = template.object(0, 1)?;
         if template.pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
@@ -111,29 +153,33 @@ impl Template {
 
 /// Templates by path, each read once.
 #[derive(Debug, Default)]
-pub struct Templates(HashMap<PathBuf, Arc<Template>>);
+pub struct Templates(HashMap<PathBuf, Template>);
 
 impl Templates {
     /// Reads the templates at these paths.
     ///
     /// # Errors
     /// A template cannot be used.
-    pub fn read<'a>(paths: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<Self> {
+    pub fn read<'a>(uses: impl IntoIterator<Item = TemplateUse<'a>>) -> anyhow::Result<Self> {
         let mut templates = Self::default();
-        for path in paths {
-            if !templates.0.contains_key(path) {
-                templates.0.insert(path.to_owned(), Arc::new(Template::read(path)?));
+        for own in uses {
+            if !templates.0.contains_key(own.path) {
+                templates.0.insert(own.path.to_owned(), Template::read(own.path)?);
             }
+            templates.get(own)?;
         }
         Ok(templates)
     }
 
-    /// Returns the template at this path.
+    /// Returns a template with the numbers of an operation.
     ///
     /// # Errors
-    /// It was not read.
-    pub fn get(&self, path: &Path) -> anyhow::Result<Arc<Template>> {
-        self.0.get(path).cloned().with_context(|| format!("{}: no such template", path.display()))
+    /// It was not read, or cannot be used with these numbers.
+    pub fn get(&self, own: TemplateUse<'_>) -> anyhow::Result<Arc<Template>> {
+        let TemplateUse { path, params } = own;
+        let template = self.0.get(path);
+        let template = template.with_context(|| format!("{}: no such template", path.display()))?;
+        template.bound(params).map(Arc::new)
     }
 }
 
@@ -147,8 +193,8 @@ fn pieces(text: &str) -> anyhow::Result<Vec<Piece>> {
         let source = format!("{{{{{inside}}}}}");
         let expression = Expression::parse(inside).with_context(|| {
             format!(
-                "{source}: not supported; expressions are .Index, .Count, DivideInt A B and Mod A B, \
-                 of these and numbers"
+                "{source}: not supported; expressions are .Index, .Count, names of templateParams, \
+                 DivideInt A B and Mod A B, of these and numbers"
             )
         })?;
         pieces.push(Piece::Text(before.to_owned()));
@@ -170,10 +216,19 @@ impl Expression {
         })
     }
 
+    /// Returns the expression with numbers in place of names; `None` if a name has none.
+    fn bound(&self, params: &TemplateParams) -> Option<Self> {
+        Some(match self {
+            Self::Plain(operand) => Self::Plain(operand.bound(params)?),
+            Self::DivideInt(a, b) => Self::DivideInt(a.bound(params)?, b.bound(params)?),
+            Self::Mod(a, b) => Self::Mod(a.bound(params)?, b.bound(params)?),
+        })
+    }
+
     /// Returns the value; `None` for a division by zero.
     fn value(&self, index: usize, count: usize) -> Option<i64> {
-        let value = |operand: Operand| operand.value(index, count);
-        match *self {
+        let value = |operand: &Operand| operand.value(index, count);
+        match self {
             Self::Plain(operand) => value(operand),
             Self::DivideInt(a, b) => value(a)?.checked_div(value(b)?),
             Self::Mod(a, b) => value(a)?.checked_rem(value(b)?),
@@ -183,18 +238,33 @@ impl Expression {
 
 impl Operand {
     fn parse(word: &str) -> Option<Self> {
+        let is_name = |name: &&str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
         match word {
             ".Index" => Some(Self::Index),
             ".Count" => Some(Self::Count),
-            number => number.parse().ok().map(Self::Number),
+            word => match word.strip_prefix('.') {
+                Some(name) => Some(name).filter(is_name).map(|name| Self::Named(name.to_owned())),
+                None => word.parse().ok().map(Self::Number),
+            },
         }
     }
 
-    fn value(self, index: usize, count: usize) -> Option<i64> {
+    fn bound(&self, params: &TemplateParams) -> Option<Self> {
+        match self {
+            Self::Named(name) => params.get(name).copied().map(Self::Number),
+            other => Some(other.clone()),
+        }
+    }
+
+    /// Returns the value; `None` for a name, which has none by itself.
+    fn value(&self, index: usize, count: usize) -> Option<i64> {
         match self {
             Self::Index => i64::try_from(index).ok(),
             Self::Count => i64::try_from(count).ok(),
-            Self::Number(number) => Some(number),
+            Self::Number(number) => Some(*number),
+            Self::Named(_) => None,
         }
     }
 }
@@ -212,8 +282,11 @@ mod tests {
             ("{{ DivideInt 30000 .Count }}Mi", "1500Mi"),
             ("{{Mod .Index 5}}", "2"),
             ("{{ 42 }}", "42"),
+            ("{{DivideInt .Index .perGroup}}", "2"),
+            ("{{.perGroup}}", "3"),
             ("nothing", "nothing"),
         ];
+        let params = TemplateParams::from([("perGroup".to_owned(), 3)]);
         for (text, expected) in rows {
             let rendered: String = pieces(text)
                 .unwrap()
@@ -221,7 +294,7 @@ mod tests {
                 .map(|piece| match piece {
                     Piece::Text(text) => text.clone(),
                     Piece::Expression { expression, .. } => {
-                        expression.value(7, 20).unwrap().to_string()
+                        expression.bound(&params).unwrap().value(7, 20).unwrap().to_string()
                     }
                 })
                 .collect();
@@ -232,7 +305,7 @@ mod tests {
     #[test]
     fn other_expressions_are_named() {
         let rows = [
-            ("{{ .Name }}", "{{ .Name }}: not supported"),
+            ("{{ .Name.x }}", "{{ .Name.x }}: not supported"),
             ("{{if .Index}}", "{{if .Index}}: not supported"),
             ("{{DivideInt .Index}}", "{{DivideInt .Index}}: not supported"),
             ("{{AddInt .Index 1}}", "{{AddInt .Index 1}}: not supported"),
@@ -258,9 +331,24 @@ mod tests {
         ];
         for (text, expected) in rows {
             fs::write(&path, text).unwrap();
-            let error = Template::read(&path).unwrap_err().to_string();
-            assert_eq!(error, format!("{}: {expected}", path.display()));
+            let bound = Template::read(&path).unwrap().bound(&TemplateParams::new());
+            assert_eq!(bound.unwrap_err().to_string(), format!("{}: {expected}", path.display()));
         }
+    }
+
+    #[test]
+    fn name_without_a_number_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        fs::write(&path, "{ apiVersion: v1, kind: Pod, spec: { x: {{.pods}} } }").unwrap();
+        let read = |params: &TemplateParams| {
+            Templates::read([TemplateUse { path: &path, params }]).map(drop)
+        };
+        let error = read(&TemplateParams::new()).unwrap_err().to_string();
+        let expected =
+            format!("{}: {{{{.pods}}}}: the name is not in templateParams", path.display());
+        assert_eq!(error, expected);
+        assert!(read(&TemplateParams::from([("pods".to_owned(), 3)])).is_ok());
     }
 
     #[test]

@@ -69,6 +69,49 @@ fn parameters_are_replaced_and_sets_unrolled() {
 }
 
 #[test]
+fn templates_get_the_numbers_of_their_operation() {
+    let text = "
+- name: Gangs
+  workloadTemplate:
+  - opcode: createPodGroups
+    countParam: $gangs
+    namespace: ns
+    templatePath: group.yaml
+    templateParams: { podsPerGroup: $size, other: 7 }
+  - opcode: waitForPodGroups
+    countParam: $gangs
+    namespace: ns
+  - opcode: createPods
+    countParam: $gangs
+    countMultiplierParam: $size
+    podTemplatePath: pod.yaml
+    templateParams: { podsPerGroup: $size }
+  workloads:
+  - name: small
+    params: { gangs: 3, size: 4 }
+";
+    let workloads = all(text).unwrap();
+    let [
+        Operation::CreatePodGroups(groups),
+        Operation::WaitForPodGroups(wait),
+        Operation::CreatePods(pods),
+    ] = workloads[0].operations.as_slice()
+    else {
+        panic!("{:?}", workloads[0].operations);
+    };
+    let number = |name: &str, number| (name.to_owned(), number);
+    assert_eq!((groups.count, wait.count, pods.count), (3, 3, 12));
+    assert_eq!(groups.template_params, [number("podsPerGroup", 4), number("other", 7)].into());
+    assert_eq!(pods.template_params, [number("podsPerGroup", 4)].into());
+    let error = all(&text.replace("{ gangs: 3, size: 4 }", "{ gangs: 3 }")).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("templateParams.podsPerGroup: the workload has no parameter size"),
+        "{error}"
+    );
+}
+
+#[test]
 fn workloads_are_selected_by_name_and_label() {
     let names = |names: &[&str], labels: &[&str]| {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
