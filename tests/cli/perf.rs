@@ -62,10 +62,16 @@ fn each_workload_is_a_line_of_the_table() {
 }
 
 #[test]
-fn comparison_of_schedulers_measures_plain_and_mixed_pods() {
+fn comparison_of_schedulers_measures_plain_and_mixed_pods_and_gangs() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/perf/performance-config.yaml");
-    for (case, expected) in [("PlainPods", ("namespace-2", 20)), ("MixedPods", ("mixed", 60))] {
-        let args = ["--config", config, "--label", "short", "--workload", case, "-o", "json"];
+    let cases = [
+        ("PlainPods/10Nodes", ("namespace-2", 20)),
+        ("MixedPods/10Nodes", ("mixed", 60)),
+        ("Gangs/10Nodes", ("gangs", 10)),
+        ("RackGangs/5Racks", ("gangs", 16)),
+    ];
+    for (case, expected) in cases {
+        let args = ["--config", config, "--workload", case, "-o", "json"];
         let report = loadmaster(&[&["perf"], &args[..]].concat()).json();
         assert_eq!(measured(&report), [expected]);
     }
