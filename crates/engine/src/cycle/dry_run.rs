@@ -286,18 +286,26 @@ struct NodeTrial<'a> {
 }
 
 impl NodeTrial<'_> {
-    /// Notifies the plugins of a pod that the overlay has added or removed.
+    /// Whether a pod is on the node. Others are removed with the pods of their group.
+    fn is_here(&self, pod: PodIx) -> bool {
+        self.filters.handle.cluster.pod(pod).node == self.node
+    }
+
+    /// Notifies the plugins of a pod that was added or removed.
     fn extend(&mut self, extension: Extension, pod: PodIx) -> Result<(), Status> {
         let cluster = self.filters.handle.cluster;
-        let (view, other) = (cluster.node(self.node), &cluster.pod(pod).pod);
-        let view = view.with(&self.overlay);
-        self.filters.extend(extension, &mut self.state, other, &view, self.panics)
+        let placed = cluster.pod(pod);
+        let view = cluster.node(placed.node);
+        let view = if self.is_here(pod) { view.with(&self.overlay) } else { view };
+        self.filters.extend(extension, &mut self.state, &placed.pod, &view, self.panics)
     }
 }
 
 impl Trial for NodeTrial<'_> {
     fn remove_pod(&mut self, pod: PodIx) -> Result<(), Status> {
-        self.overlay.remove(self.filters.handle.cluster, pod);
+        if self.is_here(pod) {
+            self.overlay.remove(self.filters.handle.cluster, pod);
+        }
         self.extend(Extension::RemovePod, pod)
     }
 

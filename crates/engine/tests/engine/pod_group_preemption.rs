@@ -369,6 +369,19 @@ fn plain_pod_evicts_a_group_whole_on_all_its_nodes() {
 }
 
 #[test]
+fn pods_of_a_group_on_other_nodes_make_no_room() {
+    let mut world = nodes_of(2, 2);
+    whole(&mut world, "v", 0);
+    for node in ["n0", "n1"] {
+        world.pod(running(&format!("v-{node}"), node).scheduling_group("v"));
+        world.pod(running(&format!("stays-{node}"), node).priority(100));
+    }
+    world.pod(pod("p").cpu("2").priority(50));
+    world.attempt();
+    assert_eq!(evicted(&world), BTreeSet::new());
+}
+
+#[test]
 fn plain_pod_does_not_evict_pods_of_a_group_of_higher_priority() {
     let mut world = nodes_of(1, 1);
     whole(&mut world, "w", 200);
