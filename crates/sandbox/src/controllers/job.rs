@@ -1,16 +1,22 @@
 //! The Job controller: runs pods until enough have succeeded or too many have failed.
+//!
+//! A Job with `spec.scheduling` gets a PodGroup, to which its pods belong, as with the gate
+//! WorkloadWithJob of Kubernetes 1.37. No Workload is made.
 
 use framework::Time;
 use serde_json::{Value, json};
 
-use super::owned_pods::{Counts, OwnedPods, create_pods};
+use super::event::{EventKind, record};
+use super::owned_pods::{Counts, OwnedPods, pod_from_template};
 use super::work_queue::Key;
 use super::{BURST, RETRY};
-use crate::metadata::uid;
+use crate::metadata::{name, namespace, uid};
 use crate::object::{
-    condition_status, is_terminating, number, put, set_condition, text, timestamp,
+    condition_status, controller_reference, is_terminating, number, put, set_condition, text,
+    timestamp,
 };
-use crate::resources::JOBS;
+use crate::resources::{JOBS, PODGROUPS, PODS};
+use crate::status::Status;
 use crate::store::Store;
 
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
@@ -55,7 +61,11 @@ impl JobController {
         let verdict = verdict(&job["spec"], counts);
         match verdict {
             Verdict::Run(missing @ 1..) => {
-                if create_pods(store, &job, missing.min(BURST), now).is_err() {
+                let is_new = counts == Counts::default();
+                let group = ensure_pod_group(store, &job, is_new, now);
+                let created = group
+                    .and_then(|group| create_pods(store, &job, group, missing.min(BURST), now));
+                if created.is_err() {
                     self.pods.queue.add_after(key.clone(), now + RETRY);
                 }
             }
@@ -73,6 +83,93 @@ impl JobController {
     fn end_pods(&self, store: &mut Store, job: &Value, count: i64, now: Time) {
         self.pods.delete(store, job, usize::try_from(count).unwrap_or(0), now);
     }
+}
+
+/// Returns the reference to the PodGroup of a Job, which is made before its first pod; `None` for a
+/// Job without one.
+///
+/// # Errors
+/// The API refuses the PodGroup.
+fn ensure_pod_group(
+    store: &mut Store,
+    job: &Value,
+    is_new: bool,
+    now: Time,
+) -> Result<Option<Value>, Status> {
+    let Some(group) = pod_group(job) else { return Ok(None) };
+    let (own_namespace, own_name) = (namespace(job).to_owned(), name(&group).to_owned());
+    if store.get(PODGROUPS, &own_namespace, &own_name).is_none() && is_new {
+        store.create(PODGROUPS, group, now)?;
+        let message = format!("Created PodGroup {own_name}");
+        record(store, "job-controller", job, EventKind::normal("PodGroupCreated"), &message, now);
+    }
+    let known = store.get(PODGROUPS, &own_namespace, &own_name);
+    Ok(known.map(|known| {
+        let mut reference = controller_reference(known);
+        let fields = reference.as_object_mut().into_iter();
+        fields.for_each(|fields| fields.retain(|field, _| !OF_CONTROLLERS.contains(&&**field)));
+        reference
+    }))
+}
+
+/// The fields of a reference that only one to a controller has.
+const OF_CONTROLLERS: [&str; 2] = ["controller", "blockOwnerDeletion"];
+
+/// Returns the PodGroup that a Job asks for. A gang needs all pods that run beside each other,
+/// unless the Job says otherwise. Pods that name a group of their own get no other one.
+fn pod_group(job: &Value) -> Option<Value> {
+    let (scheduling, template) = (job["spec"].get("scheduling")?, &job["spec"]["template"]["spec"]);
+    let mut policy = scheduling.get("schedulingPolicy")?.clone();
+    if !template["schedulingGroup"].is_null() {
+        return None;
+    }
+    if policy["gang"].is_object() && policy["gang"]["minCount"].is_null() {
+        policy["gang"]["minCount"] = json!(number(job, "/spec/parallelism").unwrap_or(1));
+    }
+    let mut spec = json!({"schedulingPolicy": policy});
+    let given = ["schedulingConstraints", "disruptionMode", "resourceClaims"]
+        .map(|field| (field, scheduling.get(field)));
+    // The pods of a PodGroup have its priority.
+    let priority = ("priorityClassName", template.get("priorityClassName"));
+    for (field, value) in given.into_iter().chain([priority]) {
+        if let Some(value) = value {
+            spec[field] = value.clone();
+        }
+    }
+    let part_of_uid: String = uid(job).chars().take(8).collect();
+    Some(json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": format!("{}-{part_of_uid}", name(job)),
+            "namespace": namespace(job),
+            "ownerReferences": [controller_reference(job)],
+        },
+        "spec": spec,
+    }))
+}
+
+/// Creates pods of a Job, as members of its PodGroup if it has one.
+///
+/// # Errors
+/// The first refusal of the API.
+fn create_pods(
+    store: &mut Store,
+    job: &Value,
+    group: Option<Value>,
+    count: i64,
+    now: Time,
+) -> Result<(), Status> {
+    for _ in 0..count {
+        let mut pod = pod_from_template(job);
+        if let Some(group) = &group {
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group["name"]});
+            let owners = pod["metadata"]["ownerReferences"].as_array_mut();
+            owners.into_iter().for_each(|owners| owners.push(group.clone()));
+        }
+        store.create(PODS, pod, now)?;
+    }
+    Ok(())
 }
 
 fn is_over(job: &Value) -> bool {

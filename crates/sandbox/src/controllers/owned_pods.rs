@@ -209,7 +209,7 @@ pub(super) fn create_pods(
 }
 
 /// Returns a pod from the template of its controller, with a generated name.
-fn pod_from_template(owner: &Value) -> Value {
+pub(super) fn pod_from_template(owner: &Value) -> Value {
     let mut pod = controlled_by(owner);
     pod["metadata"]["generateName"] = format!("{}-", name(owner)).into();
     pod
