@@ -1,5 +1,7 @@
 //! A cluster under all controllers, in some tests with kubelets.
 
+use std::sync::Arc;
+
 use framework::Time;
 use serde_json::{Value, json};
 
@@ -8,8 +10,8 @@ use crate::kubelet::Kubelets;
 use crate::metadata::name;
 use crate::object::{condition_status, number, put, set_condition, text};
 use crate::resources::{
-    CONFIGMAPS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODDISRUPTIONBUDGETS, PODS, REPLICASETS,
-    Resource, SERVICEACCOUNTS,
+    CONFIGMAPS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODDISRUPTIONBUDGETS, PODGROUPS, PODS,
+    REPLICASETS, Resource, SERVICEACCOUNTS,
 };
 use crate::store::{DeleteOptions, Store};
 
@@ -241,6 +243,53 @@ fn job_runs_its_pods_to_completion() {
     assert_eq!(job["status"]["succeeded"], 3);
     assert_eq!(condition_status(job, "Complete"), "True");
     assert_eq!(cluster.pods().len(), 3);
+}
+
+#[test]
+fn job_that_asks_for_a_gang_gets_a_pod_group() {
+    let mut cluster = Cluster::new();
+    let job = |name: &str, scheduling: Value, group: Option<&str>| {
+        let mut template = template(name);
+        template["spec"]["restartPolicy"] = json!("Never");
+        if let Some(group) = group {
+            template["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+        }
+        let spec = json!({"completions": 3, "parallelism": 3, "template": template,
+            "scheduling": scheduling});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let scheduling = json!({
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    });
+    cluster.create(JOBS, job("train", scheduling.clone(), None));
+    let groups: Vec<Arc<Value>> = cluster.store.objects(PODGROUPS).cloned().collect();
+    let [group] = &groups[..] else { panic!("{groups:?}") };
+    assert_eq!(group["spec"]["schedulingPolicy"]["gang"]["minCount"], 3);
+    assert_eq!(group["spec"]["schedulingConstraints"], scheduling["schedulingConstraints"]);
+    let owner = &group["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Job"), &json!(true)));
+    let pods = cluster.pods();
+    assert_eq!(pods.len(), 3);
+    for pod in &pods {
+        let pod = cluster.get(PODS, pod);
+        assert_eq!(pod["spec"]["schedulingGroup"]["podGroupName"], group["metadata"]["name"]);
+        let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
+        assert_eq!((&owners[0]["kind"], &owners[1]["kind"]), (&json!("Job"), &json!("PodGroup")));
+        assert_eq!(owners[1]["controller"], Value::Null);
+    }
+    // A pod that ends for good is replaced by a member of the same group.
+    cluster.delete(PODS, &pods[0]);
+    let named = |pod: &Value| pod["spec"]["schedulingGroup"]["podGroupName"].clone();
+    assert!(cluster.store.objects(PODS).all(|pod| named(pod) == group["metadata"]["name"]));
+    cluster.delete(JOBS, "train");
+    assert_eq!((cluster.pods().len(), cluster.store.objects(PODGROUPS).count()), (0, 0));
+
+    cluster.create(JOBS, job("own", scheduling, Some("mine")));
+    cluster.create(JOBS, job("two", json!({"schedulingPolicy": {"gang": {"minCount": 2}}}), None));
+    let groups: Vec<&Arc<Value>> = cluster.store.objects(PODGROUPS).collect();
+    assert_eq!(groups.len(), 1, "the pods of `own` name a group themselves");
+    assert_eq!(groups[0]["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);
 }
 
 fn budget(spec: Value) -> Value {
