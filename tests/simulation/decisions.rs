@@ -25,8 +25,8 @@ const BEING_UPDATED: &str = "is currently being updated";
 
 /// Returns the highest priority of the pods that are ready for an attempt.
 pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
-    let ready = engine.queue().iter().filter(|(place, _)| *place == Place::Active);
-    ready.map(|(_, queued)| queued.pod.priority()).max()
+    let ready = engine.queue().entities().filter(|(place, _)| *place == Place::Active);
+    ready.map(|(_, entity)| entity.priority()).max()
 }
 
 /// Checks a decision against the state of the engine when it was made. `highest` is the [highest
@@ -39,6 +39,9 @@ pub(crate) fn after_decision(
     may_fail: bool,
 ) -> Checked {
     let Attempt { pod, outcome } = attempt;
+    if pod.pod_group().is_some() {
+        return after_group(attempt);
+    }
     rule(Some(pod.priority()) >= highest, || format!("{} is tried out of turn", pod.key))?;
     match outcome {
         Outcome::Assumed(node) => {
@@ -52,6 +55,26 @@ pub(crate) fn after_decision(
         Outcome::Error(text) if needs_devices(pod) && text.ends_with(BEING_UPDATED) => Ok(()),
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
+    }
+}
+
+/// Texts of errors that are right about groups: their pods do not go together, or others have bound
+/// pods in several domains of the topology.
+const GROUP_ERRORS: [&str; 2] = [
+    "all pods in a single pod group should have the same",
+    "cannot determine domain for already scheduled pods",
+];
+
+/// Checks the outcome of the first pod of a group.
+fn after_group(Attempt { pod, outcome }: &Attempt) -> Checked {
+    match outcome {
+        Outcome::Error(text) => rule(GROUP_ERRORS.iter().any(|own| text.contains(own)), || {
+            format!("the group of {} fails: {text}", pod.key)
+        }),
+        Outcome::Unschedulable(text) | Outcome::Repeated(text) => {
+            rule(!text.is_empty(), || format!("{} is rejected without a reason", pod.key))
+        }
+        Outcome::Assumed(_) | Outcome::Skipped => Ok(()),
     }
 }
 

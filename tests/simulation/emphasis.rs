@@ -48,18 +48,22 @@ pub(crate) enum Theme {
     Leases,
     /// Faults of single places last for minutes.
     Troubles,
+    /// PodGroups, and pods that belong to them.
+    Groups,
 }
 
 use Theme::{
-    Binds, Claims, Clocks, Devices, Ends, Events, Evictions, Foreign, Leases, Nodes, Pods,
+    Binds, Claims, Clocks, Devices, Ends, Events, Evictions, Foreign, Groups, Leases, Nodes, Pods,
     Preemption, Reads, Servers, Statuses, Storage, Topology, Troubles, UnderWay, Watches,
 };
 
 /// All themes, in their order.
-const THEMES: [Theme; 20] = [
+const THEMES: [Theme; 21] = [
     Pods, UnderWay, Nodes, Topology, Preemption, Storage, Devices, Foreign, Ends, Clocks, Servers,
-    Watches, Binds, Statuses, Evictions, Reads, Claims, Events, Leases, Troubles,
+    Watches, Binds, Statuses, Evictions, Reads, Claims, Events, Leases, Troubles, Groups,
 ];
+/// Number of themes that a seed without groups may have.
+const WITHOUT_GROUPS: usize = THEMES.len() - 1;
 
 impl Theme {
     /// Number of themes of requests and calls.
@@ -116,6 +120,7 @@ impl Emphasis {
     pub(crate) fn general(has_devices: bool) -> Self {
         let mut factors = [1; THEMES.len()];
         factors[Devices as usize] = u32::from(has_devices);
+        factors[Groups as usize] = 0;
         let nodes = (0..NODE_NAMES).collect();
         Self { factors, nodes, pod_names: 14, templates: None, pauses: [20, 1000, 15_000] }
     }
@@ -124,14 +129,14 @@ impl Emphasis {
     /// does not happen.
     pub(crate) fn swarm(rng: &mut Rng) -> Self {
         let mut factors = THEMES.map(|theme| match theme {
-            Devices => 0,
+            Devices | Groups => 0,
             // Nothing happens without pods and nodes.
             Pods => rng.u32(1..4),
             Nodes => 1,
             _ => u32::from(rng.u32(..5) < 2),
         });
         let scenario = SCENARIOS[rng.usize(..SCENARIOS.len())].iter().copied();
-        let more = (0..rng.u32(1..3)).map(|_| THEMES[rng.usize(..THEMES.len())]);
+        let more = (0..rng.u32(1..3)).map(|_| THEMES[rng.usize(..WITHOUT_GROUPS)]);
         for theme in scenario.chain(more.collect::<Vec<_>>()) {
             factors[theme as usize] = OFTEN;
         }
@@ -141,6 +146,15 @@ impl Emphasis {
         let templates = [None, Some(2), Some(4)][rng.usize(..3)];
         let pauses = [[20, 1000, 15_000], [10, 100, 3_000], [300, 3_000, 20_000]][rng.usize(..3)];
         Self { factors, nodes, pod_names: rng.u32(3..9), templates, pauses }
+    }
+
+    /// PodGroups, and what a [swarm](Self::swarm) has. Devices and volumes do not happen.
+    pub(crate) fn with_groups(rng: &mut Rng) -> Self {
+        let mut own = Self::swarm(rng);
+        for (theme, factor) in [(Groups, OFTEN), (Devices, 0), (Storage, 0)] {
+            own.factors[theme as usize] = factor;
+        }
+        own
     }
 
     /// Whether the cluster is tiny.

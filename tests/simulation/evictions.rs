@@ -127,6 +127,24 @@ impl Evictions {
         Ok(())
     }
 
+    /// Notes that pods may be evicted for a member of a group of this priority, which is nominated
+    /// to `node`, in an attempt that ended at `end`.
+    pub(crate) fn begin_for_group(
+        &mut self,
+        member: &Uid,
+        node: &Arc<str>,
+        priority: i32,
+        end: Time,
+    ) {
+        let own = self.preemptors.entry(member.clone()).or_default();
+        own.priority = priority;
+        own.at_most.add(end);
+        for before in &own.tried {
+            self.at_most.entry(before.clone()).or_default().add(end);
+        }
+        own.tried.insert(node.clone());
+    }
+
     /// Checks that no pod and no node pauses for longer than the preemptions so far explain.
     ///
     /// # Errors

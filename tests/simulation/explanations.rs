@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use control::Request;
-use engine::{Attempt, Engine, Event, Outcome};
+use engine::{Attempt, Engine, Event, EventSubject, Outcome};
 use framework::{ScheduledCondition, Time, Uid};
 use sandbox::resources::EVENTS;
 use serde_json::Value;
@@ -65,6 +65,9 @@ impl Explanations {
     /// Records an attempt.
     pub(crate) fn decided(&mut self, attempt: &Attempt) {
         let uid = &attempt.pod.uid;
+        if attempt.pod.pod_group().is_some() {
+            return;
+        }
         match &attempt.outcome {
             Outcome::Unschedulable(text) => {
                 self.texts.insert(uid.clone(), text.clone());
@@ -104,7 +107,8 @@ impl Explanations {
             return Err(format!("{} times out early at {now}: {event:?}", event.regarding));
         }
         let is_wrong = |note: &str| note.contains(REJECTION) && note != REJECTION;
-        if let Some(event) = events.iter().find(|event| is_wrong(&event.note)) {
+        let of_pods = events.iter().filter(|event| event.subject == EventSubject::Pod);
+        if let Some(event) = of_pods.into_iter().find(|event| is_wrong(&event.note)) {
             return Err(format!("a plugin rejects {} in PreBind: {event:?}", event.regarding));
         }
         let is_outdated = |note: &str| note.contains(BY_PLUGIN) && note.contains(OUTDATED);
@@ -162,6 +166,7 @@ impl Explanations {
     pub(crate) fn are_written(request: &Request) -> Checked {
         let body = String::from_utf8_lossy(&request.body);
         let is_rejection = request.path.ends_with("/status")
+            && request.path.contains("/pods/")
             && [REJECTION, NOT_PERMITTED, TURNED_AWAY].iter().any(|text| body.contains(text));
         rule(!is_rejection || body.contains("\"Unschedulable\""), || {
             format!("a plugin rejects the pod: {body}")

@@ -27,6 +27,7 @@
 //! - `counts`: invariants of what the scheduler counts and keeps.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `recording`: the recording of each process, which is replayed at the end.
+//! - [`groups`]: invariants of PodGroups.
 //! - `oracle`: where pods fit, computed naively.
 //! - `parts`: state machines alone, against naive models.
 
@@ -45,6 +46,7 @@ mod explanations;
 mod extender;
 mod farewells;
 mod foreign;
+mod groups;
 mod leases;
 mod limits;
 mod network;
@@ -80,6 +82,8 @@ const LASTING: u64 = 4;
 const GENERAL: u64 = 8;
 /// One in this many seeds without an emphasis has devices.
 const DEVICES: u64 = 3;
+/// One in this many seeds has PodGroups.
+const GROUPS: u64 = 4;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;
 

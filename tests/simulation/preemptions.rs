@@ -9,10 +9,11 @@ use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
 use framework::preemption::Preemption;
-use framework::{NominatedPods, Pod, QueuedPod, Time, Uid};
+use framework::{NominatedPods, Pod, QueuedEntity, Time, Uid};
 
 use super::decisions::Evaluates;
 use super::extender::Extender;
+use super::groups;
 use super::oracle::{Budgets, Oracle, Related};
 use super::patience::PENDING_TEXT;
 use super::rules::{Checked, rule};
@@ -63,8 +64,10 @@ impl Foreseen {
                 continue;
             };
             let pauses = Pauses::of(&pod, engine, now);
-            let rules = Rules { oracle: &oracle, budgets: &budgets, pod: &pod, pauses, wall_time };
-            if oracle.is_sure_of(&pod) {
+            let groups_protect = groups::protect_victims(engine);
+            let (oracle, budgets, pod) = (&oracle, &budgets, &*pod);
+            let rules = Rules { oracle, budgets, pod, pauses, wall_time, groups_protect };
+            if oracle.is_sure_of(pod) {
                 rules.nothing_takes()?;
             }
             match &rescue.preemption {
@@ -129,18 +132,22 @@ fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) 
     })
 }
 
-/// Returns the pods one of which is tried next: those whose turn comes first in the active queue
-/// or, if it is empty, all in the backoff queue.
+/// Returns the pods one of which is tried next, unless a group is: those whose turn comes first in
+/// the active queue or, if it is empty, all in the backoff queue.
 fn next(engine: &Engine) -> Vec<Arc<Pod>> {
     let at = |wanted: Place| {
-        let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
-        queued.map(|(_, queued)| queued)
+        let entities = engine.queue().entities().filter(move |(place, _)| *place == wanted);
+        entities.map(|(_, entity)| entity)
     };
-    let turn = |queued: &QueuedPod| (Reverse(queued.pod.priority()), queued.history.timestamp);
+    let turn = |entity: &QueuedEntity| (Reverse(entity.priority()), entity.history().timestamp);
     let first = at(Place::Active).map(turn).min();
-    let active = at(Place::Active).filter(|queued| Some(turn(queued)) == first);
+    let active = at(Place::Active).filter(|entity| Some(turn(entity)) == first);
     let backoff = at(Place::Backoff).filter(|_| first.is_none());
-    active.chain(backoff).map(|queued| queued.pod.clone()).collect()
+    let alone = active.chain(backoff).filter_map(|entity| match entity {
+        QueuedEntity::Pod(queued) => Some(queued.pod.clone()),
+        QueuedEntity::Group(_) => None,
+    });
+    alone.collect()
 }
 
 /// Pauses that apply to a pod.
@@ -177,6 +184,8 @@ struct Rules<'a> {
     pod: &'a Pod,
     pauses: Pauses,
     wall_time: Time,
+    /// Whether victims may be [protected by their groups](groups::protect_victims).
+    groups_protect: bool,
 }
 
 impl Rules<'_> {
@@ -189,16 +198,25 @@ impl Rules<'_> {
 
     fn is_right(&self, Preemption { node, victims, .. }: &Preemption) -> Checked {
         let pod = self.pod;
-        let keys: Vec<_> = victims.iter().map(|victim| victim.key.to_string()).collect();
+        let on = |pod: &Pod| pod.node_name.as_deref().unwrap_or("no node").to_owned();
+        let keys = victims.iter().map(|victim| format!("{} on {}", victim.key, on(victim)));
+        let keys: Vec<_> = keys.collect();
         let broken = |how: &str| format!("{} evicts {keys:?} from {node}: {how}", pod.key);
         rule(pod.spec.may_preempt, || broken("it may not evict others"))?;
         rule(!self.oracle.room_is_being_made(pod), || broken("its victims are ending"))?;
         rule(!self.pauses.include(node), || broken("it is to pause"))?;
-        let least = victims.iter().all(|victim| victim.priority() < pod.priority());
+        let least =
+            self.groups_protect || victims.iter().all(|victim| victim.priority() < pod.priority());
         rule(least, || broken("a victim is as important"))?;
         let uids: BTreeSet<Uid> = victims.iter().map(|victim| victim.uid.clone()).collect();
         let takes_without = |gone: &BTreeSet<Uid>| self.oracle.takes_without(node, pod, gone);
-        rule(takes_without(&uids), || broken("that does not make room"))?;
+        rule(takes_without(&uids), || {
+            let others = self.oracle.others_on(node, &uids);
+            broken(&format!("that does not make room beside {others:?}"))
+        })?;
+        if self.groups_protect {
+            return Ok(());
+        }
         let too_many = proper_subsets(&uids).find(takes_without);
         rule(too_many.is_none(), || broken(&format!("{too_many:?} would do")))?;
         self.is_kind(node, &uids).map_err(|how| broken(&how))?;
@@ -236,7 +254,8 @@ impl Rules<'_> {
     /// Checks that no evictions would make room for a pod that was rejected, unless the pod may not
     /// preempt or its victims are terminating.
     fn is_hopeless(&self, text: &str) -> Checked {
-        let may_hope = self.pod.spec.may_preempt && self.oracle.is_sure_of(self.pod);
+        let may_hope =
+            self.pod.spec.may_preempt && !self.groups_protect && self.oracle.is_sure_of(self.pod);
         if !may_hope || self.oracle.waits_for_victims(self.pod) {
             return Ok(());
         }

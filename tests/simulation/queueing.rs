@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
-use framework::{PluginName, Pod, QueuedPod, Time, Uid};
+use framework::{EntityKey, History, PluginName, Pod, PodKey, QueuedEntity, Time, Uid};
 
 use super::rules::{Checked, rule};
 
@@ -41,11 +41,8 @@ struct Count {
 }
 
 impl Count {
-    const fn of(queued: &QueuedPod) -> Self {
-        Self {
-            rejections: queued.history.unschedulable_count,
-            errors: queued.history.consecutive_errors,
-        }
+    const fn of(history: &History) -> Self {
+        Self { rejections: history.unschedulable_count, errors: history.consecutive_errors }
     }
 
     /// Whether one more failure leads from here to `next`: a rejection, an error, or evictions that
@@ -73,9 +70,19 @@ impl Failures {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn check(&mut self, engine: &Engine, is_running: bool, now: Time) -> Checked {
-        for (place, queued) in engine.queue().iter() {
+        for (place, entity) in engine.queue().entities() {
+            let queued = match entity {
+                QueuedEntity::Pod(queued) => queued,
+                // Failures of pods of the group count for the group as well.
+                QueuedEntity::Group(group) => {
+                    if is_running {
+                        ends_in_time(place, &group.members()[0].pod.key, &group.history, now)?;
+                    }
+                    continue;
+                }
+            };
             let key = &queued.pod.key;
-            let count = Count::of(queued);
+            let count = Count::of(&queued.history);
             let known = self.0.entry(queued.pod.uid.clone()).or_default();
             if count == Count::default() {
                 known.is_new = true;
@@ -91,7 +98,7 @@ impl Failures {
                 *known = Known { count, is_new: false };
             }
             if is_running {
-                ends_in_time(place, queued, now)?;
+                ends_in_time(place, key, &queued.history, now)?;
             }
         }
         if self.0.len() > engine.pending().count() {
@@ -101,23 +108,23 @@ impl Failures {
     }
 }
 
-fn ends_in_time(place: Place, queued: &QueuedPod, now: Time) -> Checked {
-    let (key, since) = (&queued.pod.key, queued.history.timestamp);
+fn ends_in_time(place: Place, key: &PodKey, history: &History, now: Time) -> Checked {
+    let since = history.timestamp;
     match place {
         Place::Backoff | Place::ErrorBackoff => {
-            let count = Count::of(queued);
+            let count = Count::of(history);
             let end = (since + Duration::from_secs(count.backoff())).floor_to_second();
             // Repeated errors are retried one at a time within a second.
             let spread = if count.errors < SPREAD_FROM { Duration::ZERO } else { WINDOW };
-            let expiration = queued.history.backoff_expiration.unwrap_or_default();
+            let expiration = history.backoff_expiration.unwrap_or_default();
             rule(end <= expiration && expiration <= end + spread, || {
                 format!("{key} backs off until {expiration:?} after {count:?}")
             })?;
             rule(now < expiration + WINDOW, || format!("{key} backs off for too long"))?;
-            let is_error = queued.history.unschedulable_plugins.is_empty()
-                && queued.history.pending_plugins.is_empty();
+            let is_error =
+                history.unschedulable_plugins.is_empty() && history.pending_plugins.is_empty();
             let is_at_home = is_error == (place == Place::ErrorBackoff);
-            rule(is_at_home, || format!("{key} is in {place:?} after {queued:?}"))
+            rule(is_at_home, || format!("{key} is in {place:?} after {history:?}"))
         }
         Place::Unschedulable => {
             rule(now <= since + LONGEST_WAIT, || format!("{key} is unschedulable since {since:?}"))
@@ -167,38 +174,43 @@ fn kind_of(pod: &Pod, rejectors: &BTreeSet<PluginName>) -> String {
     format!("{} {:?} {rejectors:?} {spec:?}", pod.key.namespace, pod.requests)
 }
 
-/// The pods that may be tried next.
+/// Returns the entity of the queue that a pod belongs to.
+fn entity_of(pod: &Pod) -> EntityKey {
+    pod.pod_group().map_or_else(|| EntityKey::Pod(pod.key.clone()), EntityKey::Group)
+}
+
+/// The pods and groups that may be tried next.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// The first of the active pods: the highest priority, and the longest wait.
     first: Option<(Reverse<i32>, Time)>,
-    places: BTreeMap<Uid, (Place, (Reverse<i32>, Time))>,
+    places: BTreeMap<EntityKey, (Place, (Reverse<i32>, Time))>,
     /// The pods that back off, with the plugins that rejected them, if no pod is active.
-    early: BTreeMap<Uid, BTreeSet<PluginName>>,
+    early: BTreeMap<EntityKey, BTreeSet<PluginName>>,
 }
 
 impl Turns {
     /// Returns the pods that may be tried next.
     pub(crate) fn of(engine: &Engine) -> Self {
         let queue = engine.queue();
-        let idle = queue.iter().filter(|(_, queued)| !queue.is_in_flight(&queued.pod.uid));
-        let places = idle.map(|(place, queued)| {
-            let turn = (Reverse(queued.pod.priority()), queued.history.timestamp);
-            (queued.pod.uid.clone(), (place, turn))
+        let idle = queue.entities().filter(|(_, entity)| !queue.is_in_flight(entity.uid()));
+        let places = idle.map(|(place, entity)| {
+            let turn = (Reverse(entity.priority()), entity.history().timestamp);
+            (entity.key(), (place, turn))
         });
         let places: BTreeMap<_, _> = places.collect();
         let active = places.values().filter(|(place, _)| *place == Place::Active);
         let first = active.map(|(_, turn)| *turn).min();
-        let early = queue.iter().filter(|(place, _)| *place == Place::Backoff && first.is_none());
-        let early = early.map(|(_, queued)| {
-            (queued.pod.uid.clone(), queued.history.unschedulable_plugins.clone())
-        });
+        let early = queue.entities();
+        let early = early.filter(|(place, _)| *place == Place::Backoff && first.is_none());
+        let early =
+            early.map(|(_, entity)| (entity.key(), entity.history().unschedulable_plugins.clone()));
         Self { first, places, early: early.collect() }
     }
 
     /// Returns the kind of a pod that was tried before the end of its backoff.
     pub(crate) fn early_kind(&self, pod: &Pod) -> Option<String> {
-        self.early.get(&pod.uid).map(|rejectors| kind_of(pod, rejectors))
+        self.early.get(&entity_of(pod)).map(|rejectors| kind_of(pod, rejectors))
     }
 
     /// Checks that it was the turn of the pod that was tried. A pod that backs off has its turn
@@ -208,7 +220,7 @@ impl Turns {
     /// The rule is violated.
     pub(crate) fn include(&self, attempt: &Attempt) -> Checked {
         let key = &attempt.pod.key;
-        let Some((place, turn)) = self.places.get(&attempt.pod.uid) else { return Ok(()) };
+        let Some((place, turn)) = self.places.get(&entity_of(&attempt.pod)) else { return Ok(()) };
         let is_next = match (place, self.first) {
             (Place::Active, Some(first)) => *turn == first,
             (Place::Backoff, None) => true,

@@ -15,7 +15,7 @@ use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
-use framework::{Node, NominatedPods, ObjectKey, Pod, Time, Uid};
+use framework::{Node, NominatedPods, ObjectKey, Pod, PodGroupKey, QueuedEntity, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
@@ -30,6 +30,9 @@ use super::evictions::Evictions;
 use super::explanations::Explanations;
 use super::extender::{self, Extender, Role};
 use super::farewells::Farewell;
+use super::groups::NATIVE;
+use super::groups::binding::Releases;
+use super::groups::queueing::{self as groups, VainAttempts};
 use super::limits::RequestLimits;
 use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
@@ -60,6 +63,9 @@ const PATIENCE_FOR_DEVICES: u64 = 20;
 /// may carry out a bind for 90 seconds, and a read of the pod before the last bind and one after
 /// these 90 seconds may each come 30 seconds late.
 const PATIENCE_WITH_EXTENDER: Duration = Duration::from_secs(30 + 90 + 30);
+
+/// The gates of groups.
+const GATES_OF_GROUPS: &str = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
 
 /// One run of the scheduler.
 pub(crate) struct Replica {
@@ -118,6 +124,17 @@ pub(crate) struct Replica {
     ready: BTreeMap<Uid, Ready>,
     /// The last time at which a nomination ended.
     unnominated: Time,
+    /// The decisions about groups whose binds have not begun.
+    releases: Releases,
+    /// The attempts in vain of groups.
+    vain_attempts: VainAttempts,
+    /// The members of groups that are assumed, with their nodes.
+    assumed_members: BTreeSet<(Uid, Arc<str>)>,
+    /// The members that were placed since the world has last taken them.
+    placed_members: Vec<Attempt>,
+    /// Whether the scheduler has handled an input since it was last asked for a decision. It may
+    /// then have reports about groups to write.
+    owes_reports: bool,
 }
 
 /// What all processes have in common.
@@ -134,6 +151,8 @@ pub(crate) struct Kind {
     pub(crate) scores_storage: bool,
     /// Whether a process fences every pending pod before its first decision.
     pub(crate) is_strict: bool,
+    /// Whether the pods of PodGroups are decided together.
+    pub(crate) has_groups: bool,
 }
 
 /// A pod in its binding cycle that has its volumes.
@@ -173,8 +192,10 @@ pub(crate) struct Decided {
     pub(crate) preemption: Option<Preemption>,
     /// The extender, with its calls in the attempt.
     pub(crate) extender: Extender,
-    /// The pods that the watch had shown on the chosen node.
-    pub(crate) beside: BTreeSet<Uid>,
+    /// The pods that were placed, each with the pods that the watch had shown on its node.
+    pub(crate) placed: Vec<(Attempt, BTreeSet<Uid>)>,
+    /// The pods that are evicted for a group, and its priority.
+    pub(crate) group_victims: Option<(Vec<Uid>, i32)>,
 }
 
 /// The informer of one kind.
@@ -304,8 +325,10 @@ impl Replica {
         let event_recorder = EventRecorder::new(recorder_options, seed);
         let mut informers = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
+            // The version of the level, which the daemon asks the API server for.
+            let path = kind.path.replace("scheduling.k8s.io/v1alpha2", NATIVE);
             let target = ListWatch {
-                path: kind.path.to_string(),
+                path: path.clone(),
                 field_selector: kind.field_selector.clone().map(Into::into),
             };
             let is_of_pods = &*kind.name == "pods";
@@ -315,7 +338,7 @@ impl Replica {
             let decoder = Decoder::new(kind.resource.clone(), Default::default());
             informers.push(Informer {
                 reflector,
-                path: kind.path.to_string(),
+                path,
                 is_of_pods,
                 decoder,
                 view: View::default(),
@@ -363,6 +386,11 @@ impl Replica {
             last_decisions: LastDecisions::default(),
             ready: BTreeMap::new(),
             unnominated: now,
+            releases: Releases::default(),
+            vain_attempts: VainAttempts::default(),
+            assumed_members: BTreeSet::new(),
+            placed_members: Vec::new(),
+            owes_reports: false,
         }
     }
 
@@ -382,6 +410,7 @@ impl Replica {
             informer.tick(now)?;
         }
         self.scheduler.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.has_handled_input();
         self.nobody_oversleeps(now, || "time passes".to_owned())
     }
 
@@ -403,6 +432,7 @@ impl Replica {
         self.farewell.replied(source, id, &reply);
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.handle_reply(source, id, reply, now, ports);
+        self.has_handled_input();
         self.nobody_oversleeps(now, || format!("a request of the {source:?} is replied to"))
     }
 
@@ -416,6 +446,16 @@ impl Replica {
         now: Time,
     ) -> Result<Option<Decided>, String> {
         let mut extender = Extender { fault, ..Extender::default() };
+        self.owes_reports = false;
+        if self.kind.has_groups && !self.scheduler.engine().queue().has_ready(now) {
+            // The scheduler writes reports about groups between decisions.
+            let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
+            let attempt = self.scheduler.schedule_one(now, ports);
+            rule(attempt.is_none(), || format!("{attempt:?}, and nothing is ready"))?;
+            return Ok(None);
+        }
+        let priorities = group_priorities(self.scheduler.engine());
+        let evicting = evicting(self.scheduler.engine());
         let foreseen = Foreseen::by(&mut self.scheduler, &self.related, &mut self.probed, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let turns = Turns::of(self.scheduler.engine());
@@ -441,6 +481,11 @@ impl Replica {
         let is_out = decisions::is_extender_out(engine);
         let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
         decisions::after_decision(engine, &attempt, highest, may_fail)?;
+        if matches!(attempt.outcome, Outcome::Assumed(_)) {
+            self.vain_attempts.input();
+        }
+        self.vain_attempts.include(&attempt, now)?;
+        groups::rejected_group_holds_no_room(engine, &attempt)?;
         // A plugin may have rejected a pod in Permit for this one, which changes what fits.
         if waiting.iter().all(|pod| engine.waiting_pods().contains_key(pod)) {
             decisions::is_taken(engine, &self.related, &attempt)?;
@@ -454,11 +499,89 @@ impl Replica {
             self.evictions.insert(attempt.pod.uid.clone(), preemption.victims.clone());
         }
         self.nobody_oversleeps(now, || format!("{} is tried", attempt.pod.key))?;
-        let beside = match &attempt.outcome {
-            Outcome::Assumed(node) => self.pods_on(node),
-            _ => BTreeSet::new(),
+        let group = attempt.pod.pod_group();
+        let placed = match (&group, &attempt.outcome) {
+            (None, Outcome::Assumed(_)) => vec![attempt.clone()],
+            (None, _) => Vec::new(),
+            (Some(_), _) => self.newly_placed_members(),
         };
-        Ok(Some(Decided { attempt, preemption, extender, beside }))
+        if let Some(group) = group.as_ref().filter(|_| !placed.is_empty()) {
+            self.releases.decided(group, self.scheduler.engine());
+            placed.iter().for_each(|member| self.last_decisions.include(member));
+        }
+        let unheld =
+            waiting.iter().all(|pod| self.scheduler.engine().waiting_pods().contains_key(pod));
+        if unheld && group.is_some() {
+            groups::are_taken(self.scheduler.engine(), &self.related, &placed)?;
+        }
+        let priority = group.as_ref().and_then(|group| priorities.get(group));
+        let group_victims = priority.map(|priority| {
+            self.group_preempts(group.as_ref(), *priority, now + extender.blocked);
+            let mut victims = self::evicting(self.scheduler.engine());
+            victims.retain(|victim| !evicting.contains(victim));
+            (victims.into_iter().collect(), *priority)
+        });
+        let beside = placed.into_iter().map(|own| {
+            let beside = match &own.outcome {
+                Outcome::Assumed(node) => self.pods_on(node),
+                _ => BTreeSet::new(),
+            };
+            (own, beside)
+        });
+        let placed = beside.collect();
+        Ok(Some(Decided { attempt, preemption, extender, placed, group_victims }))
+    }
+
+    /// Notes that members that are nominated may be preemptors.
+    fn group_preempts(&mut self, group: Option<&PodGroupKey>, priority: i32, end: Time) {
+        let engine = self.scheduler.engine();
+        let members = group.map_or(&[][..], |group| engine.queue().members_of(group));
+        for pod in members.iter().map(|member| &member.pod) {
+            if let Some(node) = engine.nominator().node_of(&pod.uid) {
+                self.preemptions.begin_for_group(&pod.uid, node, priority, end);
+            }
+        }
+    }
+
+    /// Notes that the scheduler has handled an input, which may have placed members of groups.
+    fn has_handled_input(&mut self) {
+        self.owes_reports = true;
+        self.vain_attempts.input();
+        if self.kind.has_groups {
+            let placed = self.newly_placed_members();
+            self.placed_members.extend(placed);
+        }
+    }
+
+    /// Whether the scheduler may have reports about groups to write.
+    pub(crate) const fn owes_reports(&self) -> bool {
+        self.kind.has_groups && self.owes_reports
+    }
+
+    /// Takes the members of groups that were placed beside attempts.
+    pub(crate) fn take_placed_members(&mut self) -> Vec<Attempt> {
+        std::mem::take(&mut self.placed_members)
+    }
+
+    /// Returns the members of groups that are assumed and were not at the last call.
+    fn newly_placed_members(&mut self) -> Vec<Attempt> {
+        let engine = self.scheduler.engine();
+        let cluster = engine.cluster();
+        let assumed = cluster.pods().filter(|placed| {
+            placed.pod.pod_group().is_some() && engine.world().is_assumed(&placed.pod.uid)
+        });
+        let (mut known, mut new) = (BTreeSet::new(), Vec::new());
+        for placed in assumed {
+            let node = cluster.node_name(placed.node);
+            let own = (placed.pod.uid.clone(), node.clone());
+            if !self.assumed_members.contains(&own) {
+                let (pod, outcome) = (placed.pod.clone(), Outcome::Assumed(node.clone()));
+                new.push(Attempt { pod, outcome });
+            }
+            known.insert(own);
+        }
+        self.assumed_members = known;
+        new
     }
 
     /// Whether a pod was placed on `node` after the last attempt of this one, which no event tells
@@ -546,9 +669,13 @@ impl Replica {
         let nominations = nominations(engine);
         if !self.nominations.is_subset(&nominations) {
             self.unnominated = now;
+            self.vain_attempts.input();
         }
         self.nominations = nominations;
-        wake_ups::parked_pods_fit_nowhere(engine, &self.related, self.unnominated)
+        let related = &self.related;
+        wake_ups::parked_pods_fit_nowhere(engine, related, self.unnominated)
+            .and_then(|()| groups::gated_groups_have_a_reason(engine))
+            .and_then(|()| groups::parked_groups_fit_nowhere(engine, related, self.unnominated))
             .map_err(|asleep| format!("{asleep}: {}", latest()))
     }
 
@@ -592,10 +719,17 @@ impl Replica {
     pub(crate) fn no_binding_waits_in_vain(&mut self, now: Time) -> Checked {
         let engine = self.scheduler.engine();
         let pods = engine.cluster().pods().map(|placed| &placed.pod);
+        // Members of a group wait for each other.
+        let waits = |pod: &Arc<Pod>| {
+            let group = pod.pod_group();
+            let mut others = engine.pending().filter(|_| group.is_some());
+            pod.labels.contains_key(patience::LABEL)
+                || others.any(|other| {
+                    other.pod_group() == group && other.labels.contains_key(patience::LABEL)
+                })
+        };
         let ready = pods.filter(|pod| {
-            engine.is_binding(&pod.uid)
-                && !pod.labels.contains_key(patience::LABEL)
-                && !self.related.storage.has_unbound(pod)
+            engine.is_binding(&pod.uid) && !waits(pod) && !self.related.storage.has_unbound(pod)
         });
         let ready = ready.map(|pod| {
             let waits = self.binding_waits(pod);
@@ -673,6 +807,7 @@ impl Replica {
             self.retries.sent(request, now)?;
         }
         for (source, request) in &requests {
+            self.releases.sent(request, self.scheduler.engine())?;
             self.farewell.sent(*source, request)?;
             Explanations::are_written(request)?;
         }
@@ -691,6 +826,7 @@ impl Replica {
     ) -> Checked {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.handle_extender_probed(extender, outcome, now, ports);
+        self.has_handled_input();
         self.nobody_oversleeps(now, || "an extender is tried again".to_owned())
     }
 
@@ -809,6 +945,7 @@ impl Replica {
             false => Vec::new(),
         };
         self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.has_handled_input();
         wake_ups::are_ready(&awaited, self.scheduler.engine())?;
         if let Some(pod) = arrival {
             self.is_nominated_as_shown(&pod)?;
@@ -878,6 +1015,21 @@ impl Replica {
     }
 }
 
+/// Returns the priorities of the queued groups.
+fn group_priorities(engine: &Engine) -> BTreeMap<PodGroupKey, i32> {
+    let groups = engine.queue().entities().filter_map(|(_, entity)| match entity {
+        QueuedEntity::Group(group) => Some((group.key.clone(), group.priority)),
+        QueuedEntity::Pod(_) => None,
+    });
+    groups.collect()
+}
+
+/// Returns the pods on nodes that are being evicted.
+fn evicting(engine: &Engine) -> BTreeSet<Uid> {
+    let pods = engine.cluster().pods().map(|placed| &placed.pod.uid);
+    pods.filter(|uid| engine.is_evicting(uid)).cloned().collect()
+}
+
 /// Returns the nominated pods, with their nodes.
 fn nominations(engine: &Engine) -> BTreeSet<(Uid, String)> {
     let nominator = engine.nominator();
@@ -922,6 +1074,7 @@ pub(crate) fn new_engine(seed: u64, kind: Kind) -> Engine {
         "profiles": [profile(DEFAULT, json!([patience_for_volumes(20)])), spreading],
     });
     let gates = kind.scores_storage.then_some("StorageCapacityScoring=true");
+    let gates = gates.into_iter().chain(kind.has_groups.then_some(GATES_OF_GROUPS));
     let gates = Gates::parse(gates).expect("the gate is known");
     let loaded = config::load(&text.to_string(), &gates);
     let config = loaded.expect("the configuration is valid").config;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::churn::ALONE;
 use super::devices;
+use super::groups::{self, is_member};
 use super::oracle::{Oracle, Related, read_node, read_pod};
 use super::preemptions::Pauses;
 use super::replica::Replica;
@@ -111,7 +112,9 @@ pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checke
 /// flight are those that wait in Permit, and a pod for which others wait is tried.
 pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     let in_flight = engine.queue().counts().in_flight;
-    rule(in_flight == engine.waiting_pods().len(), || {
+    // The flight of a group ends with its decision.
+    let alone = engine.waiting_pods().values().filter(|own| own.pod.pod_group().is_none());
+    rule(in_flight == alone.count(), || {
         format!(
             "{in_flight} pods are in flight, and {:?} wait in Permit",
             engine.waiting_pods().keys()
@@ -210,7 +213,8 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     volumes::at_rest(server)?;
     devices::at_rest(server)?;
     rule(related == *known, || format!("stored is {related:?}, known is {known:?}"))?;
-    let oracle = Oracle::of_server(server, &related);
+    let mut oracle = Oracle::of_server(server, &related);
+    groups::queueing::waiting_groups_do_not_fit(&mut oracle, engine)?;
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
     // Only the leader knows which preemptions are paused.
@@ -335,7 +339,7 @@ pub(crate) fn waits_for_us(pod: &Value) -> bool {
 /// Checks that a pod that stays pending is gated, fits on no node, or waits for the event of a
 /// plugin that answered Pending.
 fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
-    if !may_be_placed(pod) {
+    if !may_be_placed(pod) || is_member(pod) {
         return Ok(());
     }
     let pod = read_pod(pod);
@@ -360,8 +364,11 @@ pub(crate) fn waits_for_plugin(engine: &Engine, pod: &Pod) -> bool {
 /// last attempt.
 fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: Time) -> Checked {
     let engine = replica.scheduler.engine();
-    let is_open = may_be_placed(pod);
+    let is_open = may_be_placed(pod) && !is_member(pod);
     let pod = read_pod(pod);
+    if groups::protect_victims(engine) {
+        return Ok(());
+    }
     let waits = oracle.waits_for_victims(&pod) || waits_for_plugin(engine, &pod);
     if !is_open || !pod.spec.may_preempt || waits {
         return Ok(());
@@ -402,8 +409,9 @@ fn nominations_agree(waiting: &[&Value], engine: &Engine, leads: bool) -> Checke
 
 /// Checks that the conditions of pending pods say that they do not fit.
 pub(crate) fn pending_pods_are_explained(server: &Server) -> Checked {
+    groups::texts::waiting_groups_say_why(server)?;
     let pending = server.live_pods().filter(|pod| waits_for_us(pod) && may_be_placed(pod));
-    let mut pending = pending.filter(|pod| !devices::lacks_claim(server, pod));
+    let mut pending = pending.filter(|pod| !devices::lacks_claim(server, pod) && !is_member(pod));
     let unexplained = pending.find(|pod| {
         let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         !conditions.any(|condition| {

@@ -28,6 +28,11 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// # Errors
 /// A rule is violated.
 pub(crate) fn are_of_the_wall_clock(request: &Request, wall: Time) -> Checked {
+    // The condition of a PodGroup has the time of its decision, and the write may wait for others
+    // while the clock is corrected.
+    if request.path.contains("/podgroups/") {
+        return Ok(());
+    }
     let text = String::from_utf8_lossy(&request.body);
     if !FIELDS.iter().any(|(field, _)| text.contains(field)) {
         return Ok(());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::Engine;
 use engine::queue::Place;
-use framework::{PodKey, QueuedPod, Time, Uid};
+use framework::{PodKey, QueuedEntity, QueuedPod, Time, Uid};
 
 use super::oracle::{Oracle, Related};
 use super::rules::{Checked, rule};
@@ -44,14 +44,17 @@ impl WakeUps {
     }
 }
 
-/// Returns the unschedulable pods.
+/// Returns the unschedulable pods that are scheduled alone.
 pub(crate) fn parked(engine: &Engine) -> BTreeSet<Uid> {
     waiting(engine).map(|queued| queued.pod.uid.clone()).collect()
 }
 
 fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
-    let places = engine.queue().iter().filter(|(place, _)| *place == Place::Unschedulable);
-    places.map(|(_, queued)| queued)
+    let entities = engine.queue().entities().filter(|(place, _)| *place == Place::Unschedulable);
+    entities.filter_map(|(_, entity)| match entity {
+        QueuedEntity::Pod(queued) => Some(queued),
+        QueuedEntity::Group(_) => None,
+    })
 }
 
 /// Checks that an unschedulable pod still fits on no node.

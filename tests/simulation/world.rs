@@ -29,6 +29,7 @@ use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
 use super::emphasis::{Emphasis, Theme};
 use super::extender::{self, Role};
+use super::groups::binding::Gangs;
 use super::leases::{self, Leases};
 use super::network::{Fate, Network};
 use super::progress::Progress;
@@ -41,7 +42,7 @@ use super::times;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::{DEVICES, GENERAL, LASTING, STRICT, WITHOUT_STORAGE_SCORES};
+use super::{DEVICES, GENERAL, GROUPS, LASTING, STRICT, WITHOUT_STORAGE_SCORES};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -207,6 +208,8 @@ pub(crate) struct World {
     held: Held,
     /// The history of the Lease.
     leases: Leases,
+    /// The gangs of the API server.
+    gangs: Gangs,
     /// Activity that must have ended at rest.
     activity: Activity,
     /// Faults that last.
@@ -250,9 +253,12 @@ impl World {
         let now = Time::from_secs(BEGINNING);
         let api_servers = [1, 2, 2, 3][rng.usize(..4)];
         let mut server = Server::new(rng.u64(..), api_servers, now);
-        let emphasis = match seed.is_multiple_of(LASTING) || seed % GENERAL == 2 {
-            true => Emphasis::general(seed % DEVICES == 1),
-            false => Emphasis::swarm(&mut rng),
+        let emphasis = match seed {
+            _ if seed.is_multiple_of(LASTING) || seed % GENERAL == 2 => {
+                Emphasis::general(seed % DEVICES == 1)
+            }
+            _ if seed % GROUPS == 3 => Emphasis::with_groups(&mut rng),
+            _ => Emphasis::swarm(&mut rng),
         };
         let mut churn = Churn::new(rng.fork(), emphasis.clone());
         churn.begin(&mut server, now);
@@ -282,6 +288,7 @@ impl World {
             calm_since: None,
             held: Held::default(),
             leases: Leases::default(),
+            gangs: Gangs::default(),
             activity: Activity::default(),
             troubles: Troubles::default(),
             extender,
@@ -427,6 +434,9 @@ impl World {
             self.coverage.fired(fault);
         }
         self.pass_on().map_err(|text| self.violation(&text))?;
+        if self.emphasis.has(Theme::Groups) {
+            self.gangs.look(&self.server);
+        }
         self.check().map_err(|text| self.violation(&text))
     }
 
@@ -588,7 +598,8 @@ impl World {
         let has_slots = self.seed.is_multiple_of(LASTING);
         let scores_storage = !self.seed.is_multiple_of(WITHOUT_STORAGE_SCORES);
         let (elects, extender, is_strict) = (self.elects, self.extender, self.is_strict());
-        let kind = Kind { elects, extender, has_slots, scores_storage, is_strict };
+        let has_groups = self.emphasis.has(Theme::Groups);
+        let kind = Kind { elects, extender, has_slots, scores_storage, is_strict, has_groups };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));
@@ -685,6 +696,7 @@ impl World {
         let Some(replica) = self.seats.at(seat).end() else { return };
         let unfinished = replica.scheduler.api_dispatcher().unfinished();
         self.say(|| format!("process {life} {how}, {unfinished} effects are unfinished"));
+        self.gangs.process_ended();
         self.summary.wake_ups += replica.wake_ups;
         for stream in replica.informers.iter().filter_map(|informer| informer.stream.as_ref()) {
             self.server.store.close(stream.watch);
@@ -741,7 +753,7 @@ impl World {
             replica.farewell.leaves(life, leases::stored(&self.server).as_deref())?;
         }
         let has_ready = replica.scheduler.engine().queue().has_ready(now);
-        let decides = has_ready && replica.scheduler.can_schedule(now);
+        let decides = (has_ready || replica.owes_reports()) && replica.scheduler.can_schedule(now);
         let seat = self.seats.at(number);
         seat.replica = Some(replica);
         if decides && !std::mem::replace(&mut seat.deciding, true) {
@@ -765,7 +777,7 @@ impl World {
         seat.deciding = false;
         let Some(replica) = &mut seat.replica else { return Ok(()) };
         let decided = replica.decide(self.troubles.of_extender(), now)?;
-        let Some(Decided { attempt, preemption, extender, beside }) = decided else {
+        let Some(Decided { attempt, preemption, extender, placed, group_victims }) = decided else {
             return Ok(());
         };
         if let Some((pod, version)) = &extender.seen {
@@ -777,14 +789,22 @@ impl World {
             self.coverage.fired_at(fault, number);
         }
         seat.writes.decided(&attempt.pod);
+        placed.iter().for_each(|(own, _)| seat.writes.decided(&own.pod));
+        if let Some((victims, priority)) = &group_victims {
+            seat.writes.group_preempts(victims, *priority);
+        }
         self.last_to_decide = life;
         self.note_unknown_binds(number);
         let seat = self.seats.at(number);
         let Some(replica) = &mut seat.replica else { return Ok(()) };
+        if let Some(group) = attempt.pod.pod_group().filter(|_| !placed.is_empty()) {
+            let cluster = replica.scheduler.engine().cluster();
+            self.gangs.decided(&group, cluster.pod_group(&group).map(|known| &**known));
+        }
+        seat.beside.extend(placed.into_iter().map(|(own, beside)| (own.pod.uid.clone(), beside)));
         match &attempt.outcome {
             EngineOutcome::Assumed(node) => {
                 self.progress.attempted(&attempt.pod.uid.to_string());
-                seat.beside.insert(attempt.pod.uid.clone(), beside);
                 if !self.is_calm && self.emphasis.happens(Theme::Foreign, &mut self.rng, ROOM_TAKEN)
                 {
                     let soon = Duration::from_micros(self.rng.u64(..MOST_UNTIL_TAKEN));

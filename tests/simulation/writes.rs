@@ -1,6 +1,7 @@
 //! Invariants of the requests of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::{Destination, Method, Reply, Request, RequestId, Response};
@@ -9,6 +10,7 @@ use framework::preemption::Preemption;
 use framework::{Pod, Time, Uid};
 use serde_json::Value;
 
+use super::groups::is_member;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
@@ -34,6 +36,8 @@ pub(crate) struct Writes {
     victims: BTreeMap<Uid, i32>,
     /// The last victim of each preemptor, if it is certain, and the others.
     last_victims: BTreeMap<Uid, (Option<Uid>, Vec<Uid>)>,
+    /// UIDs of the victims of groups.
+    victims_of_groups: BTreeSet<Uid>,
     /// Victims that were deleted and have no `Preempted` event yet.
     silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
@@ -172,8 +176,14 @@ impl Writes {
 
     /// Records victims for a preemptor of this priority, unless they are terminating.
     pub(crate) fn preempts(&mut self, preemption: &Preemption, priority: i32) {
-        let victims = preemption.victims.iter();
-        let mut others: Vec<Uid> = victims.map(|victim| victim.uid.clone()).collect();
+        let mut victims = preemption.victims.clone();
+        // The least important of those on the node comes last. Others of their groups may be on
+        // other nodes.
+        let is_near = |victim: &Arc<Pod>| victim.node_name.as_ref() == Some(&preemption.node);
+        if let Some(last) = victims.iter().rposition(is_near) {
+            victims[last..].rotate_left(1);
+        }
+        let mut others: Vec<Uid> = victims.iter().map(|victim| victim.uid.clone()).collect();
         // Victims that are evicted for another pod are not evicted again, so another one may be the
         // last.
         let are_new = preemption
@@ -186,6 +196,15 @@ impl Writes {
             let highest = self.victims.entry(victim.uid.clone()).or_insert(priority);
             *highest = priority.max(*highest);
         }
+    }
+
+    /// Records victims for a group of this priority. Which of them is the last is not known.
+    pub(crate) fn group_preempts(&mut self, victims: &[Uid], priority: i32) {
+        for victim in victims {
+            let highest = self.victims.entry(victim.clone()).or_insert(priority);
+            *highest = priority.max(*highest);
+        }
+        self.victims_of_groups.extend(victims.iter().cloned());
     }
 
     /// Checks a write of a pod. No condition or nomination is written once an answer has shown that
@@ -218,7 +237,8 @@ impl Writes {
     fn are_others_evicted(&self, server: &Server, uid: &str) -> Checked {
         let uid = Uid::from(uid);
         let mut orders = self.last_victims.values();
-        if orders.any(|(_, others)| others.contains(&uid)) {
+        let is_for_group = self.victims_of_groups.contains(&uid);
+        if is_for_group || orders.any(|(_, others)| others.contains(&uid)) {
             return Ok(());
         }
         let stays = |other: &&Uid| {
@@ -261,6 +281,8 @@ impl Writes {
         let highest = self.victims.get(&Uid::from(uid));
         let highest = highest.ok_or_else(|| format!("{uid} is evicted for nobody"))?;
         let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == uid);
+        // The priority of its PodGroup protects a member.
+        let pod = pod.filter(|pod| !is_member(pod));
         let priority = pod.map(|pod| pod["spec"]["priority"].as_i64().unwrap_or(0));
         rule(priority.is_none_or(|priority| priority < i64::from(*highest)), || {
             format!("{uid} of priority {priority:?} is evicted for one of {highest}")

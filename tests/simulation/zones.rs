@@ -47,7 +47,10 @@ impl Zones {
     /// The rule is violated.
     pub(crate) fn are_in_turn(&self, engine: &Engine, attempt: &Attempt) -> Checked {
         let is_ordered = *attempt.pod.spec.scheduler_name == *SPREADING;
-        if !is_ordered || attempt.outcome == Outcome::Skipped {
+        // A group whose pods do not go together looks at no node.
+        let is_refused =
+            attempt.pod.pod_group().is_some() && matches!(attempt.outcome, Outcome::Error(_));
+        if !is_ordered || is_refused || attempt.outcome == Outcome::Skipped {
             return Ok(());
         }
         let cluster = engine.cluster();

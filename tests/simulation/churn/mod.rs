@@ -4,6 +4,7 @@ pub(crate) mod catalogue;
 mod chance;
 pub(crate) mod devices;
 mod foreign;
+mod groups;
 mod mass;
 pub(crate) mod nodes;
 mod pods;
@@ -25,9 +26,11 @@ use super::patience;
 use super::server::Server;
 use chance::{once_in, one_of};
 use foreign::path_of;
+use groups::Groups;
 use nodes::NODE_NAMES;
 pub(crate) use pods::ALONE;
-use pods::{APP, APPS};
+pub(crate) use pods::APP;
+use pods::APPS;
 
 /// Namespaces with pods of equal names. The last one is created and deleted repeatedly.
 const NAMESPACES: [&str; 3] = ["default", "kube-system", "shop"];
@@ -40,7 +43,7 @@ const FOREIGN: &str = "other-scheduler";
 type Action = fn(&mut Churn, &mut Server, Time) -> String;
 
 /// The actions, with their weights.
-const ACTIONS: [(u32, Theme, Action); 30] = [
+const ACTIONS: [(u32, Theme, Action); 31] = [
     (34, Theme::Pods, Churn::create_pod),
     (18, Theme::Pods, Churn::delete_pod),
     (5, Theme::Pods, Churn::replace_pod),
@@ -71,6 +74,7 @@ const ACTIONS: [(u32, Theme, Action); 30] = [
     (3, Theme::Servers, Churn::compact),
     (40, Theme::Storage, Churn::change_storage),
     (1, Theme::Storage, Churn::stop_controllers),
+    (14, Theme::Groups, Churn::change_groups),
 ];
 
 /// A generator of random actions.
@@ -91,6 +95,8 @@ pub(crate) struct Churn {
     has_rival: bool,
     /// Generation of the last pool of devices.
     generation: u64,
+    /// The PodGroups that were made.
+    groups: Groups,
 }
 
 impl Churn {
@@ -113,12 +119,18 @@ impl Churn {
             templates: Vec::new(),
             has_rival,
             generation: 0,
+            groups: Groups::new(),
         }
     }
 
     /// Whether there are devices.
     pub(crate) const fn has_devices(&self) -> bool {
         self.emphasis.has(Theme::Devices)
+    }
+
+    /// Whether there are PodGroups.
+    pub(crate) const fn has_groups(&self) -> bool {
+        self.emphasis.has(Theme::Groups)
     }
 
     /// Returns the time until the next action.
@@ -151,6 +163,9 @@ impl Churn {
         if self.has_devices() {
             self.begin_devices(server, now);
         }
+        if self.has_groups() {
+            self.begin_groups(server, now);
+        }
         for _ in 0..self.rng.u32(..20) {
             self.create_pod(server, now);
         }
@@ -182,6 +197,9 @@ impl Churn {
         self.restore_storage(server, now);
         for _ in 0..3 {
             self.create_pod(server, now);
+        }
+        if self.has_groups() {
+            self.create_last_group(server, now);
         }
     }
 

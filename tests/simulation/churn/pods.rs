@@ -13,7 +13,7 @@ use super::preemption::CLASSES;
 use super::{NAMESPACES, TEAM, TEAMS};
 
 /// The label of the application of a pod; it may change.
-pub(super) const APP: &str = "app";
+pub(crate) const APP: &str = "app";
 /// Few applications, so that terms of pods select each other.
 pub(super) const APPS: [&str; 3] = ["a", "b", "c"];
 /// The label of pods that exclude each other on a machine. It never changes.

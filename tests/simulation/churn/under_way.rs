@@ -6,6 +6,7 @@ use sandbox::resources::{NODES, PODS};
 use serde_json::{Value, json};
 
 use super::super::coverage::Fault;
+use super::super::groups::is_member;
 use super::super::patience;
 use super::super::server::{DEFAULT, Server, is_ours};
 use super::chance::one_of;
@@ -107,6 +108,7 @@ fn patch(server: &mut Server, path: &str, patch: &Value, now: Time) -> String {
 /// Whether the scheduler may be working on a pod of ours that has no node.
 fn is_under_way(pod: &Value) -> bool {
     let waits = !pod["metadata"]["labels"][patience::LABEL].is_null()
+        || is_member(pod)
         || !pod["status"]["nominatedNodeName"].is_null()
         || [CROWD, MANY].iter().any(|equal| name_of(pod).starts_with(equal));
     waits && pod["spec"]["nodeName"].is_null() && is_ours(pod)

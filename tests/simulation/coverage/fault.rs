@@ -67,6 +67,11 @@ named! {
         AllocationLate = "allocation of devices written late",
         EvictionRefused = "eviction forbidden",
         FenceLost = "patch that stops a lost bind without an answer",
+        // Groups.
+        MemberGone = "pod of a group deleted or ended",
+        CountChanged = "minCount of a gang changed",
+        GroupDeleted = "PodGroup deleted",
+        GroupReplaced = "PodGroup replaced by another of its name",
         // Extenders that bind.
         ExtenderBindLost = "answer of a binding extender lost",
         ExtenderBindLate = "bind by an extender late",

@@ -4,6 +4,7 @@ mod affinity;
 mod budgets;
 mod candidates;
 mod devices;
+mod groups;
 mod preemption;
 mod related;
 mod spread;

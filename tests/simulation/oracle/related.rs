@@ -4,27 +4,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Change;
-use framework::{ControllerKind, EventResource, LabelSelector, Labels, ObjectKey, Pod, api};
+use framework::{
+    COSCHEDULING_POD_GROUPS, ControllerKind, EventResource, LabelSelector, Labels, ObjectKey, Pod,
+    api,
+};
 use sandbox::resources::{
-    NAMESPACES, PODDISRUPTIONBUDGETS, REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES,
-    STATEFULSETS,
+    NAMESPACES, PODDISRUPTIONBUDGETS, PODGROUPS, REPLICASETS, REPLICATIONCONTROLLERS, Resource,
+    SERVICES, STATEFULSETS,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::driver::is_pending;
+use super::super::groups;
 use super::super::server::Server;
 use super::devices;
 use super::storage::{self, Storage};
 
 /// The objects of these kinds.
-const KINDS: [(EventResource, &Resource); 6] = [
+const KINDS: [(EventResource, &Resource); 7] = [
     (EventResource::Namespace, NAMESPACES),
     (EventResource::Service, SERVICES),
     (EventResource::ReplicationController, REPLICATIONCONTROLLERS),
     (EventResource::ReplicaSet, REPLICASETS),
     (EventResource::StatefulSet, STATEFULSETS),
     (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
+    (EventResource::PodGroup, PODGROUPS),
 ];
 
 /// Objects that relate pods to each other, with labels, selectors and allowed disruptions; objects
@@ -50,6 +55,10 @@ impl Related {
                 related.set(key, Some(object));
             }
         }
+        for (key, group) in groups::stored_of_coscheduling(server) {
+            let kind = EventResource::Custom(COSCHEDULING_POD_GROUPS.into());
+            related.set((kind, key.namespace, key.name), Some(group));
+        }
         related
     }
 
@@ -57,8 +66,11 @@ impl Related {
     pub(crate) fn set(&mut self, key: Key, object: Option<&Arc<Value>>) {
         let is_storage = storage::KINDS.iter().any(|(kind, _)| *kind == key.0);
         let is_of_devices = devices::KINDS.iter().any(|(kind, _)| *kind == key.0);
+        let is_group = matches!(key.0, EventResource::PodGroup | EventResource::Custom(_));
         let object = object.map(|object| match is_storage || is_of_devices {
             true => storage::what_counts(object),
+            false if is_group => json!({"metadata": {"uid": object["metadata"]["uid"]},
+                "spec": object["spec"]}),
             false => what_counts(object),
         });
         if is_storage {

@@ -152,6 +152,7 @@ impl World {
             waiting = rules::at_rest(&self.server, replica, now)?;
         }
         self.activity.is_over(before, waiting, informers)?;
+        self.gangs.are_whole()?;
         rules::rule(!self.elects || self.leases.is_renewed(self.now), || {
             format!("the lease is not renewed: {:?}", self.leases)
         })?;

@@ -322,6 +322,7 @@ impl World {
         request.body.hash(&mut self.trace.hasher);
         if let (Some(Bound { uid, .. }), true) = (Bound::by(&request), fate != Fate::Served) {
             self.progress.rejected(&uid);
+            self.gangs.bind_failed(&uid);
         }
         if let Some(fault) = fate.fault() {
             self.summary.faults += 1;
@@ -561,6 +562,9 @@ impl World {
         self.say(|| format!("{} for {}", response.status, request.path));
         self.summary.evicted +=
             usize::from(request.method == control::Method::Delete && response.status == 200);
+        if let (Some(Bound { uid, .. }), None) = (Bound::by(request), &bound) {
+            self.gangs.bind_failed(&uid);
+        }
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             self.progress.bound();
@@ -613,6 +617,9 @@ impl World {
         let Refusal { fault, status, body, message, after } = refusal;
         self.say(|| format!("{status} for {} ({})", request.path, fault.name()));
         self.fired_at(fault, life);
+        if let Some(Bound { uid, .. }) = Bound::by(request) {
+            self.gangs.bind_failed(&uid);
+        }
         if let Some(seat) = self.seats.of_life(life)
             && source == RequestSource::ApiDispatcher
         {
@@ -659,7 +666,12 @@ impl World {
                 seat.allocations.is_over(id);
             }
         }
-        replica.reply(source, id, reply, now)
+        replica.reply(source, id, reply, now)?;
+        for placed in replica.take_placed_members() {
+            seat.writes.decided(&placed.pod);
+            seat.beside.remove(&placed.pod.uid);
+        }
+        Ok(())
     }
 }
 

@@ -559,7 +559,7 @@ impl Queue {
     }
 
     /// Returns every queued entity, place by place.
-    fn entities(&self) -> impl Iterator<Item = (Place, &QueuedEntity)> {
+    pub fn entities(&self) -> impl Iterator<Item = (Place, &QueuedEntity)> {
         let active = self.active.iter().map(|entity| (Place::Active, entity));
         active.chain(self.backoff.iter()).chain(self.unschedulable.iter())
     }
