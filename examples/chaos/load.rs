@@ -9,6 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 
+use crate::gangs::Gangs;
 use crate::pods::{
     KINDS, Kind, NAMESPACE, create_claim, has_ended, most_free, pod, problem_of_pending, typed,
 };
@@ -16,6 +17,10 @@ use crate::rules::node_of;
 
 /// Number of pods at which no more are created, for each node.
 const PODS_PER_NODE: usize = 14;
+/// One in this many turns creates a gang.
+const GANGS: u32 = 6;
+/// Maximum number of pods of a gang.
+const MOST_IN_GANG: usize = 5;
 /// Time limit of a request of the load itself, which faults concern, too.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -24,11 +29,13 @@ pub(crate) struct Load {
     client: Client,
     rng: fastrand::Rng,
     created: u64,
+    gangs: Gangs,
 }
 
 impl Load {
     pub(crate) fn new(client: Client, seed: u64) -> Self {
-        Self { client, rng: fastrand::Rng::with_seed(seed), created: 0 }
+        let gangs = Gangs::new(client.clone());
+        Self { client, rng: fastrand::Rng::with_seed(seed), created: 0, gangs }
     }
 
     /// Creates and deletes some pods. Requests that fail because of the trouble are not repeated.
@@ -39,6 +46,9 @@ impl Load {
             let room = (nodes.items.len() * PODS_PER_NODE).saturating_sub(pods.len());
             for _ in 0..self.rng.usize(..=4).min(room) {
                 self.create_pod().await?;
+            }
+            if room > MOST_IN_GANG && self.rng.u32(..GANGS) == 0 {
+                self.gangs.create(&mut self.rng).await?;
             }
             for _ in 0..self.rng.usize(..=2) {
                 if let Some(pod) = self.rng.choice(&pods) {
@@ -51,7 +61,8 @@ impl Load {
         let _ = tokio::time::timeout(PATIENCE, work).await;
     }
 
-    /// Returns the pods that are neither bound nor explained, and those that would fit a node.
+    /// Returns the pods that are neither bound nor explained, those that would fit a node, and the
+    /// gangs that are bound in part.
     pub(crate) async fn unsettled(&self) -> anyhow::Result<Vec<String>> {
         let all = ListParams::default();
         let pods = self.pods().list(&all).await?.items;
@@ -59,7 +70,11 @@ impl Load {
         let most_free = most_free(&nodes, &pods);
         let pending = pods.iter().filter(|pod| node_of(pod).is_none() && !has_ended(pod));
         let problems = pending.filter_map(|pod| problem_of_pending(pod, most_free));
-        Ok(problems.collect())
+        Ok(problems.chain(self.gangs.in_part().await?).collect())
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        self.gangs.summary()
     }
 
     /// Checks that no pod has two `Scheduled` events.
@@ -88,8 +103,11 @@ impl Load {
         Ok(())
     }
 
-    async fn delete_pod(&self, pod: &Pod) -> anyhow::Result<()> {
+    async fn delete_pod(&mut self, pod: &Pod) -> anyhow::Result<()> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
+        if self.gangs.delete_with(name).await? {
+            return Ok(());
+        }
         self.pods().delete(name, &DeleteParams::default()).await?;
         if pod.spec.as_ref().is_some_and(|spec| spec.volumes.is_some()) {
             let claims: Api<PersistentVolumeClaim> =

@@ -9,10 +9,12 @@
 //!
 //! The API server is the sandbox in this process, or kube-apiserver from the folder
 //! `KUBEBUILDER_ASSETS`. A watch of the pods checks after each change that no rule is broken. At
-//! the end all trouble ceases, and every pod has to be bound or to say why it is not.
+//! the end all trouble ceases, and every pod has to be bound or to say why it is not. No gang may be
+//! bound in part.
 
 mod api_server;
 mod clusters;
+mod gangs;
 mod load;
 mod pods;
 mod replica;
@@ -137,6 +139,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     load.assert_bound_once().await?;
     watcher.check()?;
     println!("{}", watcher.summary());
+    println!("{}", load.summary());
     println!("{}", trouble.summary());
     println!(
         "every pod was bound or explained {:.1} s after the trouble; no rule was broken",

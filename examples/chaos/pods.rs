@@ -13,7 +13,7 @@ use crate::rules::{ZONE, milli_cpu, node_of};
 
 /// The namespace of all pods.
 pub(crate) const NAMESPACE: &str = "default";
-const URGENT: &str = "chaos-urgent";
+pub(crate) const URGENT: &str = "chaos-urgent";
 const CLASS: &str = "chaos-volumes";
 /// The pool of half of the nodes, whose taint only some pods tolerate.
 const POOL: &str = "chaos/pool";
