@@ -29,6 +29,8 @@ pub(super) enum Seen {
 /// A report that was accepted, and the pods for which it accounts.
 #[derive(Debug, Clone)]
 struct Accepted {
+    /// The name of the node: the id of a node that is gone is used again.
+    node: Arc<str>,
     topology: Arc<Topology>,
     /// The generation of the object.
     generation: u64,
@@ -87,7 +89,7 @@ impl Books {
         if self.rows.len() <= index {
             self.rows.resize_with(index + 1, Row::default);
         }
-        let before = self.rows[index].accepted.take();
+        let before = self.rows[index].accepted.take().filter(|own| own.node == *node.name());
         let accepted = accept(before, node, settings);
         let seen = accepted.as_ref().map(|own| self.look(own, node, settings));
         self.rows[index] = Row { generation, accepted, seen };
@@ -133,7 +135,10 @@ fn accept(before: Option<Accepted>, node: &NodeView<'_>, settings: &Settings) ->
     };
     let started = |pod: &&Arc<Pod>| pod.start_time.get().is_some();
     let all = || node.pods().map(|pod| pod.uid.clone()).collect::<BTreeSet<_>>();
-    let with = |pods| Some(Accepted { topology: Arc::new(current.clone()), generation, pods });
+    let with = |pods| {
+        let topology = Arc::new(current.clone());
+        Some(Accepted { node: name.clone(), topology, generation, pods })
+    };
     if !settings.over_reserve {
         return match before {
             Some(before) if before.generation == generation => Some(before),
