@@ -30,7 +30,7 @@ fn run_at_both_levels(test: impl AsyncFn(&Cluster, Level)) {
 
 /// Starts a ready daemon at a level with these feature gates. Without gates at the level of the
 /// server, it has no flag about groups.
-async fn spawn_at(cluster: &Cluster, level: Level, gates: &str) -> Daemon {
+pub(super) async fn spawn_at(cluster: &Cluster, level: Level, gates: &str) -> Daemon {
     let emulated = format!("--emulated-version={level}");
     let gates = format!("--feature-gates={gates}");
     let mut args = Vec::new();

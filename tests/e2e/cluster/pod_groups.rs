@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+};
 use serde_json::{Value, json};
 
 use super::{Cluster, chart_rules, create};
@@ -40,15 +42,26 @@ impl Cluster {
         min_count: usize,
         constraints: Value,
     ) {
-        let policy = json!({"gang": {"minCount": min_count}});
+        self.create_group(name, min_count, &json!({"schedulingConstraints": constraints})).await;
+    }
+
+    /// Creates a gang with these fields in its spec.
+    pub(in crate::e2e) async fn create_group(&self, name: &str, min_count: usize, fields: &Value) {
+        let mut spec = fields.clone();
+        spec["schedulingPolicy"] = json!({"gang": {"minCount": min_count}});
         let group: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "scheduling.k8s.io/v1alpha2",
             "kind": "PodGroup",
             "metadata": {"name": name},
-            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints},
+            "spec": spec,
         }))
         .unwrap();
         create(&self.pod_groups("v1alpha2"), &group).await;
+    }
+
+    /// Deletes a gang; its pods stay.
+    pub(in crate::e2e) async fn delete_group(&self, name: &str) {
+        let _ = self.pod_groups("v1alpha2").delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// Changes the number of pods that a gang needs, which v1alpha2 does not allow.

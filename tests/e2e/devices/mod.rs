@@ -1,6 +1,7 @@
 //! Pods with devices.
 
 mod conditions;
+mod groups;
 mod pools;
 mod taint_rules;
 

@@ -330,7 +330,9 @@ fn reserve(store: &mut Store, pod: &Value, now: Time) {
         let is_allowed = !direct.is_empty() || is_owned_by(claim, owner);
         let is_allocated = claim["status"]["allocation"].is_object();
         let mut users: Vec<Value> = entries(claim, RESERVED_FOR).cloned().collect();
-        let is_reserved = users.iter().any(|own| own["uid"] == user["uid"]);
+        // A scheduler without the gate reserves it for the pod.
+        let is_reserved =
+            users.iter().any(|own| own["uid"] == user["uid"] || text(own, "/uid") == uid(pod));
         if is_allowed && is_allocated && !is_reserved && !is_terminating(claim) {
             users.push(user);
             let write = |claim: &mut Value| {
