@@ -1,20 +1,23 @@
-//! The claims that pods get from ResourceClaimTemplates. In a cluster, the ResourceClaim controller
-//! creates them.
+//! The claims that pods and PodGroups get from ResourceClaimTemplates. In a cluster, the
+//! ResourceClaim controller creates them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::device::template::claim_for;
+use framework::device::template::{claim_for, claim_for_group};
 use framework::{EventResource, GeneratedClaims, Pod, PodClaimSource};
 use serde_json::{Value, json};
 
-use crate::{DumpedPod, Object};
+use crate::{DumpedObject, DumpedPod, Object};
 
-/// The templates of a dump, by namespace and name.
-pub(super) struct ClaimTemplates(BTreeMap<(String, String), Value>);
+/// The templates of a dump, and the PodGroups that share claims, by namespace and name.
+pub(super) struct ClaimTemplates {
+    templates: BTreeMap<(String, String), Value>,
+    groups: BTreeMap<(String, String), Value>,
+}
 
 impl ClaimTemplates {
-    pub(super) fn new(templates: Vec<Value>) -> Self {
+    pub(super) fn new(templates: Vec<Value>, objects: &[DumpedObject]) -> Self {
         let text = |template: &Value, field: &str| {
             template["metadata"][field].as_str().unwrap_or_default().to_owned()
         };
@@ -25,19 +28,28 @@ impl ClaimTemplates {
             };
             ((namespace, text(&template, "name")), template)
         });
-        Self(keyed.collect())
+        let groups = objects.iter().filter(|object| object.kind == EventResource::PodGroup);
+        let groups = groups.map(|group| {
+            let mut object: Value = serde_json::from_str(group.raw.get()).unwrap_or_default();
+            if object["metadata"]["namespace"].is_null() {
+                object["metadata"]["namespace"] = json!(&*group.namespace);
+            }
+            ((group.namespace.to_string(), group.name.to_string()), object)
+        });
+        Self { templates: keyed.collect(), groups: groups.collect() }
     }
 
-    /// Makes the claims that a pending pod lacks, and writes their names into the pod. A template
-    /// that is missing is added to `warnings`; the pod then waits for its claim.
+    /// Makes the claims that a pending pod or its PodGroup lacks, and writes their names into the
+    /// pod. A template that is missing is added to `warnings`; the pod then waits for its claim.
     pub(super) fn complete(
-        &self,
+        &mut self,
         object: &mut DumpedPod,
         warnings: &mut Vec<String>,
     ) -> Vec<Object> {
         let pod = &object.pod;
         let mut names: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         let mut claims = Vec::new();
+        let mut adds_names = false;
         for entry in &pod.spec.resource_claims {
             if entry.source != PodClaimSource::Template {
                 continue;
@@ -50,18 +62,36 @@ impl ClaimTemplates {
             let read = object.object();
             let wanted = template_name(&read, &entry.name);
             let key = (pod.key.namespace.to_string(), wanted.to_owned());
-            let Some(template) = self.0.get(&key) else {
+            let group_name = read["spec"]["schedulingGroup"]["podGroupName"].as_str();
+            let group_key = (key.0.clone(), group_name.unwrap_or_default().to_owned());
+            let group = self.groups.get_mut(&group_key);
+            let group = group.filter(|group| template_name(group, &entry.name) == wanted);
+            if let Some(made) = group.as_ref().and_then(|group| claim_in_status(group, &entry.name))
+            {
+                names.push((entry.name.clone(), made.into()));
+                adds_names = true;
+                continue;
+            }
+            let Some(template) = self.templates.get(&key) else {
                 warnings.push(format!(
                     "Pod {}: the ResourceClaimTemplate {wanted} is not in the input",
                     pod.key
                 ));
                 continue;
             };
-            let claim = claim(pod, &entry.name, template);
+            let claim = match group {
+                Some(group) => {
+                    let claim = claim_of_group(group, &entry.name, template);
+                    note_in_status(group, &entry.name, &claim.name);
+                    claim
+                }
+                None => claim(pod, &entry.name, template),
+            };
             names.push((entry.name.clone(), claim.name.clone()));
+            adds_names = true;
             claims.push(claim);
         }
-        if !claims.is_empty() {
+        if adds_names {
             let claims = GeneratedClaims::from_names(names);
             object.pod.set_generated_claims(Some(Arc::new(claims)));
         }
@@ -69,7 +99,24 @@ impl ClaimTemplates {
     }
 }
 
-/// Returns the name of the template of an entry of `spec.resourceClaims`.
+/// Returns the name of the claim in the status of a PodGroup that was made for an entry.
+fn claim_in_status<'a>(group: &'a Value, entry: &str) -> Option<&'a str> {
+    let mut statuses = group["status"]["resourceClaimStatuses"].as_array()?.iter();
+    statuses.find(|own| own["name"] == entry)?["resourceClaimName"].as_str()
+}
+
+/// Names the claim that was made for an entry in the status of a PodGroup.
+fn note_in_status(group: &mut Value, entry: &str, claim: &str) {
+    let statuses = &mut group["status"]["resourceClaimStatuses"];
+    if !statuses.is_array() {
+        *statuses = json!([]);
+    }
+    if let Some(statuses) = statuses.as_array_mut() {
+        statuses.push(json!({"name": entry, "resourceClaimName": claim}));
+    }
+}
+
+/// Returns the name of the template of an entry of `spec.resourceClaims`, of a pod or a PodGroup.
 fn template_name<'a>(raw: &'a Value, entry: &str) -> &'a str {
     let mut entries = raw["spec"]["resourceClaims"].as_array().into_iter().flatten();
     let entry = entries.find(|own| own["name"] == entry);
@@ -77,12 +124,21 @@ fn template_name<'a>(raw: &'a Value, entry: &str) -> &'a str {
 }
 
 fn claim(pod: &Pod, entry: &str, template: &Value) -> Object {
-    let namespace = pod.key.namespace.clone();
-    let owner = json!({"metadata": {"name": &*pod.key.name, "namespace": &*namespace,
+    let namespace = &*pod.key.namespace;
+    let owner = json!({"metadata": {"name": &*pod.key.name, "namespace": namespace,
         "uid": pod.uid.to_string()}});
-    let mut claim = claim_for(&owner, entry, template);
-    // The names of the pod and of the entry make the name unique.
-    let name: Arc<str> = format!("{}-{entry}", pod.key.name).into();
+    named(claim_for(&owner, entry, template), &pod.key.name, entry)
+}
+
+fn claim_of_group(group: &Value, entry: &str, template: &Value) -> Object {
+    let owner = group["metadata"]["name"].as_str().unwrap_or_default();
+    named(claim_for_group(group, entry, template), owner, entry)
+}
+
+/// Names a claim after its owner and the entry, which makes its name unique.
+fn named(mut claim: Value, owner: &str, entry: &str) -> Object {
+    let namespace = claim["metadata"]["namespace"].as_str().unwrap_or_default().into();
+    let name: Arc<str> = format!("{owner}-{entry}").into();
     claim["metadata"]["name"] = json!(&*name);
     Object { kind: EventResource::ResourceClaim, namespace, name, object: claim.into() }
 }
@@ -101,7 +157,41 @@ mod tests {
 
     fn templates() -> ClaimTemplates {
         let metadata = json!({"name": "t", "namespace": "ns"});
-        ClaimTemplates::new(vec![json!({"metadata": metadata, "spec": {"spec": {"devices": {}}}})])
+        let template = json!({"metadata": metadata, "spec": {"spec": {"devices": {}}}});
+        let entry = json!({"name": "shared", "resourceClaimTemplateName": "t"});
+        let group = json!({"metadata": {"name": "g", "namespace": "ns", "uid": "of-g"},
+            "spec": {"resourceClaims": [entry]}});
+        let raw = serde_json::value::to_raw_value(&group).unwrap().into();
+        let kind = EventResource::PodGroup;
+        let group = DumpedObject { kind, namespace: "ns".into(), name: "g".into(), raw };
+        ClaimTemplates::new(vec![template], &[group])
+    }
+
+    #[test]
+    fn pods_of_a_group_get_one_claim_for_an_entry_of_the_group() {
+        let mut templates = templates();
+        let entries = json!([
+            {"name": "shared", "resourceClaimTemplateName": "t"},
+            {"name": "own", "resourceClaimTemplateName": "t"},
+        ]);
+        let mut made = Vec::new();
+        for _ in 0..2 {
+            let mut pod = pod(entries.clone(), json!({}));
+            let mut raw = pod.object();
+            raw["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+            pod.raw = serde_json::value::to_raw_value(&raw).ok().map(Arc::from);
+            made.extend(templates.complete(&mut pod, &mut Vec::new()));
+            let names = pod.pod.generated_claims().unwrap();
+            let of = |entry| names.claim(entry).flatten().map(|claim| claim.to_string());
+            assert_eq!([of("shared"), of("own")].map(Option::unwrap), ["g-shared", "p-own"]);
+        }
+        let owners = made.iter().map(|claim| {
+            let owner = &claim.object["metadata"]["ownerReferences"][0];
+            (&*claim.name, owner["kind"].as_str().unwrap(), owner["uid"].as_str().unwrap())
+        });
+        let owners: Vec<_> = owners.collect();
+        let own = ("p-own", "Pod", "u");
+        assert_eq!(owners, [("g-shared", "PodGroup", "of-g"), own, own]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{Answer, EventResource, Uid, Write, WriteAction, merge_patch};
+use framework::{Answer, EventResource, Pod, PodClaimSource, Uid, Write, WriteAction, merge_patch};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -40,10 +40,24 @@ pub struct PlacedDevice {
 }
 
 impl Claims {
-    /// Returns the devices of the claims that are reserved for a pod, by claim and in the order of
-    /// the results.
-    pub(super) fn devices_of(&self, pod: &Uid) -> Vec<PlacedDevice> {
-        let own = self.0.iter().filter(|(_, claim)| is_reserved_for(claim, pod));
+    /// Returns the devices of the claims that are reserved for a pod, or for its PodGroup and named
+    /// by the pod, by claim and in the order of the results.
+    pub(super) fn devices_of(&self, pod: &Pod, group: Option<&Uid>) -> Vec<PlacedDevice> {
+        let is_named = |name: &str| {
+            pod.spec.resource_claims.iter().any(|entry| match &entry.source {
+                PodClaimSource::Claim(own) => **own == *name,
+                _ => {
+                    let made = pod.generated_claims().and_then(|made| made.claim(&entry.name));
+                    made.flatten().is_some_and(|own| **own == *name)
+                }
+            })
+        };
+        let own = self.0.iter().filter(|((namespace, name), claim)| {
+            is_reserved_for(claim, &pod.uid)
+                || group.is_some_and(|group| is_reserved_for(claim, group))
+                    && *namespace == pod.key.namespace
+                    && is_named(name)
+        });
         let devices = own.flat_map(|((_, name), claim)| {
             let results = claim.pointer("/status/allocation/devices/results");
             let results = results.and_then(Value::as_array).into_iter().flatten();
@@ -183,7 +197,14 @@ fn with_list_changes(claim: &Value, patch: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use framework::PodResourceClaim;
+
     use super::*;
+
+    fn pod(uid: &str) -> Pod {
+        let object = json!({"metadata": {"namespace": "ns", "name": uid, "uid": uid}});
+        Pod::from_api(&serde_json::from_value(object).unwrap())
+    }
 
     fn claims(owner: &str, users: &[&str]) -> Claims {
         let owners = json!([{"uid": owner, "controller": true}]);
@@ -203,12 +224,19 @@ mod tests {
     #[test]
     fn shared_claim_is_deallocated_with_its_last_user() {
         let mut claims = claims("someone", &["a", "b"]);
-        assert_eq!(claims.devices_of(&"a".into())[0].device, "gpu-0");
+        assert_eq!(claims.devices_of(&pod("a"), None)[0].device, "gpu-0");
+        let in_group = claims.devices_of(&pod("x"), Some(&"b".into()));
+        assert_eq!(in_group, [], "the pod does not name the claim");
         let changed = claims.release(&"a".into());
         let claim = changed[0].object.as_ref().unwrap();
         assert!(claim["status"]["allocation"].is_object());
         assert_eq!(claim["metadata"]["resourceVersion"], "8");
-        assert!(claims.devices_of(&"a".into()).is_empty());
+        assert!(claims.devices_of(&pod("a"), None).is_empty());
+        let mut member = pod("x");
+        let entry =
+            PodResourceClaim { name: "e".into(), source: PodClaimSource::Claim("c".into()) };
+        Arc::make_mut(&mut member.spec).resource_claims = [entry].into();
+        assert_eq!(claims.devices_of(&member, Some(&"b".into()))[0].device, "gpu-0");
         let changed = claims.release(&"b".into());
         assert_eq!(changed[0].object.as_ref().unwrap()["status"], json!({}));
         assert!(claims.release(&"b".into()).is_empty());

@@ -291,6 +291,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
         ended: dump.ended,
         ..Summary::default()
     };
+    let mut templates = ClaimTemplates::new(dump.claim_templates, &dump.objects);
     for object in dump.objects {
         world.add_object(object.parsed());
     }
@@ -302,7 +303,6 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
         world.remove_pod(&pod);
     }
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
-    let templates = ClaimTemplates::new(dump.claim_templates);
     for object in &mut pending {
         ephemeral::claims_of(object).into_iter().for_each(|claim| world.add_missing_claim(claim));
         for claim in templates.complete(object, &mut warnings) {

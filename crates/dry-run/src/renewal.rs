@@ -33,6 +33,12 @@ pub(crate) fn owned_claims(pod: &Pod) -> Vec<(EventResource, String)> {
     volumes.chain(devices).collect()
 }
 
+/// Whether a PodGroup controls a claim, which its pods share.
+pub(crate) fn is_of_group(claim: &Value) -> bool {
+    let mut owners = claim["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["kind"] == "PodGroup")
+}
+
 /// Returns the claim that a controller makes for the next pod of the name.
 pub(crate) fn renewed(kind: &EventResource, claim: &Value, owner: &Uid) -> Value {
     let mut claim = claim.clone();

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
 use crate::extenders::{CalledExtenders, ReadObjects};
-use crate::renewal::{owned_claims, renewed};
+use crate::renewal::{is_of_group, owned_claims, renewed};
 use crate::settings::{Limit, PluginMonitor};
 use crate::volumes::Volumes;
 use crate::what_if::cordon;
@@ -269,7 +269,8 @@ impl World {
 
     /// Returns the devices that a pod uses.
     pub(super) fn devices_of(&self, pod: &Pod) -> Vec<PlacedDevice> {
-        self.claims.devices_of(&pod.uid)
+        let group = self.engine.cluster().pod_group_of(pod);
+        self.claims.devices_of(pod, group.map(|(_, group)| &group.uid))
     }
 
     /// Returns the pods on a node, by name.
@@ -300,7 +301,8 @@ impl World {
         let claims = owned_claims(old).into_iter().filter_map(|(kind, name)| {
             let key = ObjectKey::namespaced(kind.clone(), namespace.clone(), name.as_str().into());
             let claim = cluster.stored_object(&key)?.json();
-            Some((kind, name, claim))
+            // A claim of its PodGroup stays.
+            (!is_of_group(&claim)).then_some((kind, name, claim))
         });
         let claims: Vec<_> = claims.collect();
         self.remove_pod(old);
