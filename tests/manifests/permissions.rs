@@ -116,6 +116,23 @@ fn extra_rules_add_permissions() {
 }
 
 #[test]
+fn plugin_of_a_profile_adds_its_permissions() {
+    let topologies = [
+        ("topology.node.k8s.io", "noderesourcetopologies", "list"),
+        ("topology.node.k8s.io", "noderesourcetopologies", "watch"),
+    ];
+    let metrics = [("metrics.k8s.io", "nodes", "list")];
+    for (values, permissions) in
+        [("node-resource-topology", &topologies[..]), ("node-load", &metrics)]
+    {
+        let role = cluster_role(&rendering(values)).unwrap();
+        let mut expected = needed();
+        expected.extend(owned(permissions));
+        assert_eq!(granted(&role.rules.unwrap()), expected, "{values}");
+    }
+}
+
+#[test]
 fn gate_that_is_off_takes_the_permissions_on_pod_groups() {
     let role = cluster_role(&rendering("no-pod-groups")).unwrap();
     let mut expected = needed();

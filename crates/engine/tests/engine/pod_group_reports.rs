@@ -213,7 +213,7 @@ fn status_of_coscheduling_follows_the_members() {
     let mut world = single_pod_nodes([], 3);
     show_coscheduling(&mut world, "c", 2, &Value::Null);
     world.run_for(60);
-    assert_eq!(statuses(&world), [json!(0); 0], "it may be a group of another scheduler");
+    assert!(statuses(&world).is_empty(), "it may be a group of another scheduler");
     let owned = |number| {
         labelled("c", number).with(|pod| {
             pod.metadata.owner_references = vec![OwnerReference {
@@ -336,7 +336,7 @@ fn status_of_coscheduling_is_left_to_the_scheduler_of_the_pods() {
         world.pod(labelled("c", number).scheduler("other").on(&format!("n{number}")));
     });
     world.run_for(300);
-    assert_eq!(statuses(&world), [json!(0); 0]);
+    assert!(statuses(&world).is_empty());
 }
 
 #[test]

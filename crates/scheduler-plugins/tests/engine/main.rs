@@ -1,0 +1,7 @@
+//! The plugins in the engine, beside the in-tree plugins.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
+
+mod load;
+mod node_resource_topology;
+mod world;
