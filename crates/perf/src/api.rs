@@ -115,8 +115,9 @@ impl Api {
         self.kind(text("apiVersion"), text("kind")).await
     }
 
-    /// Returns a kind in this version, or else in the version that the API server prefers: the
-    /// files of scheduler_perf use no field in which the versions of a kind differ.
+    /// Returns a kind in this version, or else in the version that the API server prefers or the
+    /// most stable one that has it: the files of scheduler_perf use no field in which the versions
+    /// of a kind differ.
     pub(crate) async fn kind(&self, api_version: &str, kind: &str) -> anyhow::Result<Kind> {
         let key = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -128,8 +129,14 @@ impl Api {
             Ok(found) => Some(found),
             Err(_) if group.is_empty() => None,
             Err(_) => {
-                let group = discovery::group(&self.client, group).await;
-                group.ok().and_then(|group| group.recommended_kind(kind))
+                let group = discovery::group(&self.client, group).await.ok();
+                group.and_then(|group| {
+                    // The preferred version may lack the kind, as v1 of scheduling.k8s.io does.
+                    group.recommended_kind(kind).or_else(|| {
+                        let mut kinds = group.resources_by_stability().into_iter();
+                        kinds.find(|(resource, _)| resource.kind == kind)
+                    })
+                })
             }
         };
         let (resource, capabilities) = found.with_context(|| {
