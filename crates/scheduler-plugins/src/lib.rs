@@ -1,16 +1,16 @@
 //! Plugins of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins), under their
 //! own names and with their own arguments. None is enabled until a profile enables it.
 //!
-//! | Plugin | Module | Points |
-//! |---|---|---|
-//! | NodeResourcesAllocatable | [`node_resources_allocatable`] | Score |
-//! | NodeMetadata | [`node_metadata`] | Score |
-//! | PodState | [`pod_state`] | Score |
-//! | QOSSort | [`qos_sort`] | QueueSort |
-//! | NodeResourceTopologyMatch | [`node_resource_topology`] | PreFilter, Filter, Score, Reserve, PostBind |
-//! | TargetLoadPacking | [`load::target_load_packing`] | Score |
-//! | LoadVariationRiskBalancing | [`load::load_variation_risk_balancing`] | Score |
-//! | Coscheduling | [`coscheduling`] | QueueSort, PreFilter, PostFilter, Permit, Reserve |
+//! | Plugin | Module |
+//! |---|---|
+//! | NodeResourcesAllocatable | [`node_resources_allocatable`] |
+//! | NodeMetadata | [`node_metadata`] |
+//! | PodState | [`pod_state`] |
+//! | QOSSort | [`qos_sort`] |
+//! | NodeResourceTopologyMatch | [`node_resource_topology`] |
+//! | TargetLoadPacking | [`load::target_load_packing`] |
+//! | LoadVariationRiskBalancing | [`load::load_variation_risk_balancing`] |
+//! | Coscheduling | [`coscheduling`] |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
 //! [`add_to`] registers them all, and stand-ins for those that are not built.

@@ -83,9 +83,9 @@ enum Progress {
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     all: u32,
-    /// The watch shows them on a node.
+    /// Members that the watch shows on a node.
     bound: u32,
-    /// Those of them that run.
+    /// Members that run.
     running: u32,
     min_count: u32,
 }

@@ -1,8 +1,8 @@
 //! The ResourceClaims of a pod, and whom they are reserved for.
 //!
 //! A pod shares a claim of its PodGroup by an entry that is equal to one of the group: the same
-//! name, and the same claim or template. The status of the pod names the claim of a template, as it
-//! does for a claim of its own. Such a claim is reserved for the group.
+//! name, and the same claim or template. The shared claim is reserved for the group. If it is made
+//! from a template, the status of the pod names it, like a claim of the pod itself.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use super::tracker::TrackedClaims;
 /// The claims of a pod, prepared by PreFilter.
 #[derive(Debug, Clone)]
 pub(super) struct Search {
-    /// The claims that the pod names, in its order. Those in flight for its group have the
+    /// The claims that the pod names, in its order. A claim in flight for its group has the
     /// allocation that is not written yet.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
     /// The claims in flight for its group, without that allocation.

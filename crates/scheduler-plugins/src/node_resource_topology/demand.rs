@@ -54,7 +54,7 @@ pub(super) struct Container {
 pub(super) struct Demand {
     pub(super) class: QosClass,
     pub(super) containers: Vec<Container>,
-    /// Those of the whole pod: of the containers that run at the same time.
+    /// The requests of the whole pod: of the containers that run at the same time.
     pub(super) whole: Vec<Request>,
 }
 
