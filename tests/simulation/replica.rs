@@ -455,7 +455,7 @@ impl Replica {
             return Ok(None);
         }
         let priorities = group_priorities(self.scheduler.engine());
-        let evicting = evicting(self.scheduler.engine());
+        let victims_before = victims(self.scheduler.engine());
         let foreseen = Foreseen::by(&mut self.scheduler, &self.related, &mut self.probed, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let turns = Turns::of(self.scheduler.engine());
@@ -517,9 +517,8 @@ impl Replica {
         let priority = group.as_ref().and_then(|group| priorities.get(group));
         let group_victims = priority.map(|priority| {
             self.group_preempts(group.as_ref(), *priority, now + extender.blocked);
-            let mut victims = self::evicting(self.scheduler.engine());
-            victims.retain(|victim| !evicting.contains(victim));
-            (victims.into_iter().collect(), *priority)
+            let victims = victims(self.scheduler.engine());
+            (victims.difference(&victims_before).cloned().collect(), *priority)
         });
         let beside = placed.into_iter().map(|own| {
             let beside = match &own.outcome {
@@ -1024,10 +1023,10 @@ fn group_priorities(engine: &Engine) -> BTreeMap<PodGroupKey, i32> {
     groups.collect()
 }
 
-/// Returns the pods on nodes that are being evicted.
-fn evicting(engine: &Engine) -> BTreeSet<Uid> {
+/// Returns the pods on nodes that are victims of a preemption in progress.
+fn victims(engine: &Engine) -> BTreeSet<Uid> {
     let pods = engine.cluster().pods().map(|placed| &placed.pod.uid);
-    pods.filter(|uid| engine.is_evicting(uid)).cloned().collect()
+    pods.filter(|uid| engine.is_victim(uid)).cloned().collect()
 }
 
 /// Returns the nominated pods, with their nodes.

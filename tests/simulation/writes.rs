@@ -147,7 +147,11 @@ impl Writes {
         // A bind in the version of another specification than was decided on has to be refused.
         let own = own.filter(|(_, written, _)| decided.is_none() || decided == *written);
         rule(own.is_none_or(|(own, ..)| *own <= named), || {
-            format!("{uid} is bound in version {named}, and our own write made it {own:?}")
+            format!(
+                "{}: {uid}, decided on in generation {decided:?}, is bound in version {named}, and \
+                 our own write made it {own:?}",
+                request.path
+            )
         })?;
         let mut others = self.bindings.values();
         let other = others.find(|other| {

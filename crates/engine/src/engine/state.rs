@@ -113,6 +113,12 @@ impl Engine {
         self.preemptions.is_evicting(victim)
     }
 
+    /// Returns whether a preemption in progress has this pod as a victim, also if its eviction is
+    /// not requested yet because it is the last one.
+    pub fn is_victim(&self, pod: &Uid) -> bool {
+        self.preemptions.is_victim(pod)
+    }
+
     /// Returns the handle that a plugin would get at `now`. Commands given through it are applied
     /// with the next call into the engine.
     pub fn handle(&self, now: Time) -> Handle<'_> {

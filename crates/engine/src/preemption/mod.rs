@@ -387,6 +387,12 @@ impl Preemptions {
         let mut requested = self.in_progress.values().flat_map(|own| own.evicting.values());
         self.ending.contains_key(victim) || requested.any(|pod| pod.uid == *victim)
     }
+
+    /// Returns whether a preemption in progress has this pod as a victim, also if its eviction is
+    /// not requested yet because it is the last one.
+    pub(crate) fn is_victim(&self, pod: &Uid) -> bool {
+        self.is_evicting(pod) || self.in_progress.values().any(|own| own.last == *pod)
+    }
 }
 
 /// Steps.
