@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dry_run::ExtenderSettings;
-use framework::Registry;
+use framework::{Level, Registry};
 use serde::Serialize;
 
 use super::config::read as read_config;
@@ -23,7 +23,7 @@ use crate::wire::{Validation, Wanted, Whole};
 const WARNINGS_SHOWN: usize = 20;
 
 /// Options of the engine.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct EngineArgs {
     /// Seed of random choices: equal input and seed give equal output
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -31,6 +31,10 @@ pub(super) struct EngineArgs {
 
     #[command(flatten)]
     versions: VersionFlags,
+
+    /// The level of the API server that the objects come from, if it is known.
+    #[arg(skip)]
+    server: Option<Level>,
 
     /// Feature gates, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES")]
@@ -64,13 +68,19 @@ impl EngineArgs {
             && !self.call_extenders
     }
 
+    /// Returns the arguments for objects from an API server of this level.
+    pub(super) fn for_server(&self, level: Option<Level>) -> Self {
+        Self { server: level, ..self.clone() }
+    }
+
     /// Returns the feature gates. The PodGroups of the input are enforced unless a flag says
     /// otherwise, as those that an API server serves.
     ///
     /// # Errors
     /// A gate is unknown or not built.
     pub(super) fn gates(&self) -> anyhow::Result<Gates> {
-        let gates = self.versions.gates(self.versions.level_or_default()?)?;
+        let level = self.versions.level()?.or(self.server).unwrap_or_default();
+        let gates = self.versions.gates(level)?;
         let gates = gates.with_flags(self.feature_gates.iter().map(String::as_str))?;
         gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;

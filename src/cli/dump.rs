@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use framework::Level;
 
 use super::{complain, print};
 use crate::api_client::{ApiClient, Credentials};
@@ -57,7 +58,7 @@ pub(super) struct ClusterArgs {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut anonymizer = args.anonymize.then(Anonymizer::default);
     let ClusterArgs { kubeconfig, context } = &args.cluster;
-    let dump = dump(kubeconfig.as_deref(), context.as_deref(), anonymizer.as_mut())?;
+    let dump = read_cluster(kubeconfig.as_deref(), context.as_deref(), anonymizer.as_mut())?.dump;
     match &args.output {
         None => print(&dump.text())?,
         Some(file) => {
@@ -69,6 +70,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What answers come from without a scheduler.
+pub(super) struct Local {
+    pub(super) origins: Vec<Origin>,
+    /// The level of the API server, if it was read from one that tells it.
+    pub(super) level: Option<Level>,
+}
+
 /// Reads a cluster as a dump.
 ///
 /// # Errors
@@ -76,25 +84,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(super) fn of_cluster(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
-) -> anyhow::Result<Origin> {
-    Ok(Origin::of_text("the cluster", dump(kubeconfig, context, None)?.text()))
+) -> anyhow::Result<Local> {
+    let ReadCluster { dump, level } = read_cluster(kubeconfig, context, None)?;
+    Ok(Local { origins: vec![Origin::of_text("the cluster", dump.text())], level })
 }
 
-fn dump(
+/// A cluster as a dump.
+struct ReadCluster {
+    dump: Dump,
+    /// The level of its API server, if it tells it.
+    level: Option<Level>,
+}
+
+fn read_cluster(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
     anonymizer: Option<&mut Anonymizer>,
-) -> anyhow::Result<Dump> {
+) -> anyhow::Result<ReadCluster> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let dump = runtime.context("cannot start the runtime")?.block_on(async {
+    let cluster = runtime.context("cannot start the runtime")?.block_on(async {
         let credentials = Credentials::of_user(kubeconfig, context).await?;
         let client =
             ApiClient::new(&credentials, "dump", Metrics::new().rest_client(), Arc::default())?;
         let dump = read(&client, anonymizer).await;
-        dump.with_context(|| format!("asked {}", credentials.server()))
+        let dump = dump.with_context(|| format!("asked {}", credentials.server()))?;
+        let version = client.version().await.ok();
+        let level = version.and_then(|version| version.minor()).and_then(Level::of_minor);
+        anyhow::Ok(ReadCluster { dump, level })
     })?;
-    dump.notes().iter().for_each(|note| complain("note", note));
-    Ok(dump)
+    cluster.dump.notes().iter().for_each(|note| complain("note", note));
+    Ok(cluster)
 }
 
 /// Writes a file that only its owner can read.

@@ -17,10 +17,11 @@ use serde_json::json;
 #[cfg(feature = "simulator")]
 use super::dry_runs::write;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn};
+use super::dump::Local;
 use super::explain::{Source, ask};
 use super::print;
 use crate::what_if::{Change, Changed};
-use crate::wire::{self, Object, Origin, ReadObjects};
+use crate::wire::{self, Object, ReadObjects};
 
 /// Says what a change of a cluster does to its pods
 ///
@@ -123,7 +124,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let objects = read_change(args)?;
     let mut answer = match args.source.local()? {
         None => of_scheduler(args, objects)?,
-        Some(origins) => of_dump(args, objects, &origins, registry)?,
+        Some(local) => of_dump(args, objects, &local, registry)?,
     };
     warn(&answer.warnings);
     let nodes = answer.nodes.take();
@@ -183,20 +184,20 @@ fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf>
 fn of_dump(
     args: &Args,
     objects: Vec<Object>,
-    origins: &[Origin],
+    local: &Local,
     registry: Registry,
 ) -> anyhow::Result<WhatIf> {
     let registry = Arc::new(registry);
-    let read = |file: Option<&PathBuf>| {
-        Setup::read(&args.engine, file.map(PathBuf::as_path), registry.clone())
-    };
+    let engine = args.engine.for_server(local.level);
+    let read =
+        |file: Option<&PathBuf>| Setup::read(&engine, file.map(PathBuf::as_path), registry.clone());
     let before = read(args.source.config.as_ref())?;
     let change = Change::of(objects)?;
-    let given = change.configuration(&args.engine.gates()?)?;
+    let given = change.configuration(&engine.gates()?)?;
     let after = match (&args.config_after, given) {
         (Some(_), Some(_)) => bail!("the change has a configuration, and so has --config-after"),
         (Some(file), None) => Some(read(Some(file))?),
-        (None, given) => given.map(|config| before.with(&args.engine, config)).transpose()?,
+        (None, given) => given.map(|config| before.with(&engine, config)).transpose()?,
     };
     if after.is_none() {
         change.check_not_empty()?;
@@ -206,10 +207,10 @@ fn of_dump(
         wanted.extend(after.wanted()?);
     }
     let Changed { before: dump, after: changed, applied } =
-        change.of_dump(origins, &wanted, args.validate.into())?;
+        change.of_dump(&local.origins, &wanted, args.validate.into())?;
     let question = |setup: &Setup| -> anyhow::Result<Question> {
         Ok(Question {
-            settings: setup.settings(&args.engine)?,
+            settings: setup.settings(&engine)?,
             scheduler_names: args.scheduler_name.clone(),
             explain: Vec::new(),
             explain_left: false,

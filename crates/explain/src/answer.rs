@@ -627,7 +627,8 @@ pub struct PodGroupAnswer {
     pub api_group: String,
     /// Whether the PodGroup exists.
     pub exists: bool,
-    /// `running`, `fits`, `unschedulable`, `waitsForPods`, `waitsForPodGroup` or `isNotDecided`.
+    /// `running`, `fits`, `unschedulable`, `preempts`, `waitsForPods`, `waitsForPodGroup` or
+    /// `isNotDecided`.
     pub state: String,
     /// One sentence about the state.
     pub summary: String,

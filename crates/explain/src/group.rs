@@ -136,7 +136,10 @@ impl Evaluated {
     pub(crate) fn causes(&self, lab: &mut Lab<'_>) -> Vec<PendingCause> {
         let mut causes: BTreeMap<Vec<String>, (PendingCause, &Findings)> = BTreeMap::new();
         for (findings, pods) in &self.templates {
-            let reasons = reasons_of(findings);
+            let reasons = match waits_for_group(lab, findings) {
+                Some(reason) => vec![reason],
+                None => reasons_of(findings),
+            };
             let cause = reasons.join(", ");
             let mut key = reasons;
             key.sort_unstable();
@@ -156,6 +159,14 @@ impl Evaluated {
         });
         with_help.collect()
     }
+}
+
+/// Returns the reason of a pod that would fit alone, and that is decided with its PodGroup.
+fn waits_for_group(lab: &Lab<'_>, findings: &Findings) -> Option<String> {
+    let group = findings.pod.pod_group()?;
+    let fits = !findings.evaluation.feasible.is_empty() && findings.gate.is_none();
+    let waits = fits && lab.engine().profiles().schedules_groups();
+    waits.then(|| format!("fits alone, and waits for its PodGroup {group}"))
 }
 
 /// Returns the reasons why a pod waits, the reason of the most nodes first: without counts of

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer, PodGroupAnswer};
-use framework::{PodKey, Registry};
+use framework::{Level, PodKey, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use supercluster::scheduler::PodExplanation;
@@ -20,6 +20,7 @@ pub(super) use self::dump::{Dump, DumpSettings};
 pub(super) use self::remote::{ask, ask_async};
 pub(super) use self::source::{DumpGates, Source};
 use self::text::Layout;
+use super::dump::Local;
 use super::print;
 
 /// Explains decisions: why this node, why not that node, why pending, what would help
@@ -103,8 +104,9 @@ impl Form {
     ///
     /// # Errors
     /// A feature gate is unknown or not built.
-    fn settings(&self) -> anyhow::Result<DumpSettings<'_>> {
-        Ok(DumpSettings { config: self.source.config.as_deref(), gates: self.gates.gates()? })
+    fn settings(&self, server: Option<Level>) -> anyhow::Result<DumpSettings<'_>> {
+        let gates = self.gates.gates(server)?;
+        Ok(DumpSettings { config: self.source.config.as_deref(), gates })
     }
 }
 
@@ -180,8 +182,8 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
             let key = PodKey::new(&form.namespace, name);
             match form.source.local()? {
                 None => pod_of_scheduler(form, &path),
-                Some(origins) => {
-                    let mut dump = Dump::read(&origins, form.settings()?, registry)?;
+                Some(Local { origins, level }) => {
+                    let mut dump = Dump::read(&origins, form.settings(level)?, registry)?;
                     show(form, &dump.pod(&key, node.as_deref())?)
                 }
             }
@@ -227,8 +229,8 @@ fn answer<A: Answer>(
     path: &str,
     ask: impl FnOnce(&mut Dump) -> anyhow::Result<A>,
 ) -> anyhow::Result<ExitCode> {
-    if let Some(origins) = form.source.local()? {
-        let mut dump = Dump::read(&origins, form.settings()?, registry)?;
+    if let Some(Local { origins, level }) = form.source.local()? {
+        let mut dump = Dump::read(&origins, form.settings(level)?, registry)?;
         return show(form, &ask(&mut dump)?);
     }
     let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::ArgGroup;
+use framework::Level;
 
 use super::remote::has_scheduler;
 use crate::cli::complain;
-use crate::cli::dump::of_cluster;
+use crate::cli::dump::{Local, of_cluster};
+use crate::cli::flags::VersionFlags;
 use crate::config::Gates;
 use crate::wire::Origin;
 
@@ -61,16 +63,22 @@ pub(in crate::cli) struct DumpGates {
     /// Feature gates for --dump and --read-cluster, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES", requires = "here")]
     feature_gates: Vec<String>,
+
+    #[command(flatten)]
+    versions: VersionFlags,
 }
 
 impl DumpGates {
-    /// Returns the gates. The PodGroups of a dump are enforced unless a flag says otherwise, as
-    /// those that an API server serves.
+    /// Returns the gates at the level that was asked for, or else at that of the API server. The
+    /// PodGroups of a dump are enforced unless a flag says otherwise, as those that an API server
+    /// serves.
     ///
     /// # Errors
     /// A gate is unknown or not built.
-    pub(in crate::cli) fn gates(&self) -> anyhow::Result<Gates> {
-        let gates = Gates::default().with_flags(self.feature_gates.iter().map(String::as_str))?;
+    pub(in crate::cli) fn gates(&self, server: Option<Level>) -> anyhow::Result<Gates> {
+        let level = self.versions.level()?.or(server).unwrap_or_default();
+        let gates = self.versions.gates(level)?;
+        let gates = gates.with_flags(self.feature_gates.iter().map(String::as_str))?;
         gates.check_built()?;
         Ok(if gates.leave_groups_open() { gates.with_groups() } else { gates })
     }
@@ -90,9 +98,9 @@ impl Source {
     ///
     /// # Errors
     /// The cluster cannot be read.
-    pub(in crate::cli) fn local(&self) -> anyhow::Result<Option<Vec<Origin>>> {
+    pub(in crate::cli) fn local(&self) -> anyhow::Result<Option<Local>> {
         if !self.dump.is_empty() {
-            return Ok(Some(Origin::of_paths(&self.dump)));
+            return Ok(Some(Local { origins: Origin::of_paths(&self.dump), level: None }));
         }
         let names_scheduler =
             self.server.is_some() || self.scheduler.is_some() || self.lease.is_some();
@@ -109,7 +117,7 @@ impl Source {
             );
         }
         let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
-        Ok(Some(vec![of_cluster(kubeconfig, context)?]))
+        of_cluster(kubeconfig, context).map(Some)
     }
 
     /// Describes the source in a few words.

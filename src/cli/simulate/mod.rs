@@ -370,7 +370,7 @@ fn read(args: &Args, wanted: &Wanted) -> anyhow::Result<Dump> {
     let mut made = Made::default();
     let origins = match &args.kubeconfig {
         None => Origin::of_paths(&args.filename),
-        Some(file) => vec![of_cluster(Some(file), args.context.as_deref())?],
+        Some(file) => of_cluster(Some(file), args.context.as_deref())?.origins,
     };
     let input = wire::read(&origins, wanted, args.validate.into(), |input| {
         made = make(input, input.workloads.len(), workloads::MOST_PODS);

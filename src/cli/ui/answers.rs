@@ -12,9 +12,9 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::explain::{Dump, DumpSettings, Source, ask_async};
+use super::super::dump::Local;
+use super::super::explain::{Dump, DumpGates, DumpSettings, Source, ask_async};
 use super::super::replay::Moments;
-use crate::config::Gates;
 use crate::http::{LIST, MAX_LIST};
 
 /// Answers questions by the path that a scheduler has below `/explain/`.
@@ -38,8 +38,15 @@ impl Answers {
 
     /// # Errors
     /// The dump cannot be read.
-    pub(super) fn new(source: &Source, gates: Gates, registry: Registry) -> anyhow::Result<Self> {
-        let Some(origins) = source.local()? else { return Ok(Self::Scheduler(source.clone())) };
+    pub(super) fn new(
+        source: &Source,
+        gates: &DumpGates,
+        registry: Registry,
+    ) -> anyhow::Result<Self> {
+        let Some(Local { origins, level }) = source.local()? else {
+            return Ok(Self::Scheduler(source.clone()));
+        };
+        let gates = gates.gates(level)?;
         let settings = DumpSettings { config: source.config.as_deref(), gates };
         let dump = Dump::read(&origins, settings, registry)?;
         let dump = Arc::new(Mutex::new(dump));

@@ -46,10 +46,9 @@ pub(super) struct Args {
 /// # Errors
 /// The recording or the dump cannot be read, or the port is taken.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
-    let gates = args.gates.gates()?;
     let answers = match &args.recording {
         Some(recording) => Answers::of_recording(recording, registry)?,
-        None => Answers::new(&args.source, gates, registry)?,
+        None => Answers::new(&args.source, &args.gates, registry)?,
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -5,7 +5,7 @@ mod list;
 mod trial;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::{PlacedPod, Pod, PodGroup, PodGroupKey, PodGroupSource, PodKey};
@@ -116,7 +116,10 @@ fn assess(lab: &mut Lab<'_>, key: &PodGroupKey, pending: Vec<Arc<Pod>>) -> Optio
     let needed = usize::try_from(min_count).unwrap_or(usize::MAX);
     answer.shortfall = needed.saturating_sub(answer.placed + answer.fit);
     answer.topology = domains::of(lab.cluster(), key, &trials, &pending);
-    (answer.state, answer.summary) = state_of(&answer, needed, &trials);
+    (answer.state, answer.summary) = match waits_for(lab, &answer, needed, &pending) {
+        Some((state, summary)) => (state.to_owned(), summary),
+        None => state_of(&answer, needed, &trials),
+    };
     answer.members = placed;
     answer.members.extend(best.iter().map(Tried::member));
     Some(Assessed { answer, trials, pending })
@@ -183,25 +186,85 @@ impl Tried {
     }
 }
 
+/// Returns the state and a sentence of a group that waits for something else than room: for a pod
+/// with scheduling gates, or for the end of its victims.
+fn waits_for(
+    lab: &Lab<'_>,
+    answer: &PodGroupAnswer,
+    needed: usize,
+    pending: &[Arc<Pod>],
+) -> Option<(&'static str, String)> {
+    if !answer.exists || answer.placed >= needed || answer.pods < needed {
+        return None;
+    }
+    if let Some(gated) = pending.iter().find(|pod| !pod.spec.scheduling_gates.is_empty()) {
+        let text = format!("the group waits for pod {}, which has scheduling gates", gated.key);
+        return Some(("waitsForPods", text));
+    }
+    let nominator = lab.engine().nominator();
+    let nominated = pending.iter().filter_map(|pod| nominator.node_of(&pod.uid));
+    let nodes: BTreeSet<&str> = nominated.map(|node| &**node).collect();
+    let cluster = lab.cluster();
+    let on_them = nodes.iter().filter_map(|node| cluster.node_named(node));
+    let on_them = on_them.flat_map(|node| cluster.node(node).pods());
+    let is_ending = |pod: &&Arc<Pod>| pod.terminating || lab.engine().is_victim(&pod.uid);
+    let mut ending: Vec<String> =
+        on_them.filter(is_ending).map(|pod| pod.key.to_string()).collect();
+    if answer.shortfall == 0 || ending.is_empty() {
+        return None;
+    }
+    ending.sort_unstable();
+    let (victims, count) = (listed(&ending), pods(ending.len()));
+    let nodes = listed(&nodes.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    Some(("preempts", format!("the group waits for the end of {count} on {nodes}: {victims}")))
+}
+
+/// Returns the first names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let first = names[..names.len().min(NAMES)].join(", ");
+    match names.len().saturating_sub(NAMES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Returns a number of pods in words.
+fn pods(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "pod" } else { "pods" })
+}
+
+/// Returns the verb after a number of pods.
+const fn are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
 fn state_of(answer: &PodGroupAnswer, needed: usize, trials: &Trials) -> (String, String) {
-    let PodGroupAnswer { exists, pods, placed, fit, shortfall, .. } = answer;
+    let PodGroupAnswer { exists, pods: all, placed, fit, shortfall, .. } = answer;
+    let wanted = format!("{} {} needed", pods(needed), are(needed));
     let (state, summary) = if !exists {
-        ("waitsForPodGroup", format!("{pods} pods wait, and the PodGroup does not exist"))
+        let wait = if *all == 1 { "waits" } else { "wait" };
+        ("waitsForPodGroup", format!("{} {wait}, and the PodGroup does not exist", pods(*all)))
     } else if *placed >= needed {
-        let waiting = pods - placed;
+        let waiting = all - placed;
         let others = match waiting {
             0 => String::new(),
             _ => format!("; of {waiting} that wait {fit} fit now"),
         };
-        ("running", format!("{placed} pods have a node, and {needed} are needed{others}"))
-    } else if *pods < needed {
-        ("waitsForPods", format!("{needed} pods are needed, and {pods} exist"))
+        let have = if *placed == 1 { "has" } else { "have" };
+        let needed = format!("{needed} {} needed", are(needed));
+        ("running", format!("{} {have} a node, and {needed}{others}", pods(*placed)))
+    } else if *all < needed {
+        let exist = if *all == 1 { "exists" } else { "exist" };
+        ("waitsForPods", format!("{wanted}, and {all} {exist}"))
     } else if let Trials::Nowhere(reason) = trials {
-        (UNSCHEDULABLE, format!("{needed} pods are needed: {reason}"))
+        (UNSCHEDULABLE, format!("{wanted}: {reason}"))
     } else if *shortfall == 0 {
         let waits = "the group waits for its next attempt";
         let place = domains::place_that_takes_all(answer, needed);
-        ("fits", format!("{} pods fit together{place}, {needed} are needed: {waits}", placed + fit))
+        let together = placed + fit;
+        let fit = if together == 1 { "fits" } else { "fit together" };
+        let needed = format!("{needed} {} needed", are(needed));
+        ("fits", format!("{} {fit}{place}, {needed}: {waits}", pods(together)))
     } else {
         let with_node = match placed {
             0 => String::new(),
@@ -209,7 +272,7 @@ fn state_of(answer: &PodGroupAnswer, needed: usize, trials: &Trials) -> (String,
         };
         let place = domains::closest_place(answer);
         let text = format!(
-            "{needed} pods are needed, and {fit} fit together{with_node}{place}: room for {shortfall} is missing"
+            "{wanted}, and {fit} fit together{with_node}{place}: room for {shortfall} is missing"
         );
         (UNSCHEDULABLE, text)
     };

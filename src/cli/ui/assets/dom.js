@@ -73,7 +73,7 @@ export const podGroupLink = (namespace, name) => el('a', { href: address(['podgr
 
 const POD_GROUP_STATES = {
   running: ['runs', 'good'], fits: ['fits, waits for its attempt', 'good'], unschedulable: ['does not fit', 'bad'],
-  waitsForPods: ['waits for pods', 'bad'], waitsForPodGroup: ['waits for its PodGroup', 'bad'], waits: ['waits', null],
+  waitsForPods: ['waits for pods', 'bad'], preempts: ['waits for its victims', null], waitsForPodGroup: ['waits for its PodGroup', 'bad'], waits: ['waits', null],
   isNotDecided: ['is not decided: the gate is off', 'faint'],
 };
 
