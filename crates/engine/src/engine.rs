@@ -13,7 +13,8 @@ pub(crate) mod supposition;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Answer, Pod, PodGroupKey, PodKey, QueuedEntity, QueuedPod, Status, Time, Uid,
+    ActionType, Answer, PluginName, Pod, PodGroupKey, PodKey, QueuedEntity, QueuedPod, Status,
+    Time, Uid,
 };
 
 use crate::attempt::{Attempt, Outcome};
@@ -25,7 +26,7 @@ use crate::cycle::{Form, Question, Settings};
 use crate::decide::{Decider, Decision, Evaluation, gate};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
-use crate::group_notices::GroupNotices;
+use crate::group_notices::{GroupNotices, gated_member};
 use crate::input::{Input, Output};
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
@@ -253,6 +254,7 @@ impl Engine {
             _ => None,
         };
         let groups_of_pod = self.world.groups_of_changed(&change);
+        let gates = self.gates_of(&groups_of_pod);
         let left = match &change {
             Change::PodDeleted { uid, .. } => self.world.placed(uid),
             _ => None,
@@ -268,8 +270,12 @@ impl Engine {
         if let Some(group) = placed_member {
             self.attempts.group_reports_mut().see(&group, &self.world);
         }
-        for group in groups_of_pod {
-            self.group_statuses.see(&group, &self.world, cx.now);
+        for (group, gate) in groups_of_pod.iter().zip(gates) {
+            self.group_statuses.see(group, &self.world, cx.now);
+            if self.world.queue().gate_of_group(group) != gate.as_ref() {
+                self.see_members(group, cx);
+            }
+            self.give_up_nominations(group, cx);
         }
         if let Some(pod) = grouped {
             self.group_notices.see_pending(&pod, &self.world, cx);
@@ -284,10 +290,28 @@ impl Engine {
             self.attempts.group_changed(&group, &mut self.world, cx);
             self.group_statuses.see(&group, &self.world, cx.now);
             self.see_members(&group, cx);
+            self.give_up_nominations(&group, cx);
         }
     }
 
-    /// Notes the queued members of a group whose PodGroup has changed or is gone.
+    /// Gives up the room that victims leave for a group that cannot run any more: pods or its
+    /// PodGroup are missing, or one of its pods has scheduling gates.
+    fn give_up_nominations(&mut self, group: &PodGroupKey, cx: &mut Context<'_>) {
+        let world = &self.world;
+        let waits = || world.is_incomplete(group) || gated_member(group, world).is_some();
+        if !world.nominator().is_empty() && waits() {
+            self.world.clear_nominations_of_group(group, cx);
+        }
+    }
+
+    /// Returns the plugin that gates each of these groups.
+    fn gates_of(&self, groups: &[PodGroupKey]) -> Vec<Option<PluginName>> {
+        let gate_of = |group| self.world.queue().gate_of_group(group).cloned();
+        groups.iter().map(gate_of).collect()
+    }
+
+    /// Notes the queued members of a group whose PodGroup has changed or is gone, or that is gated
+    /// or no longer is.
     fn see_members(&mut self, group: &PodGroupKey, cx: &mut Context<'_>) {
         let members = self.world.queue().members_of(group);
         let members: Vec<PodKey> = members.iter().map(|member| member.pod.key.clone()).collect();

@@ -78,6 +78,8 @@ enum Reason {
     Gate,
     /// A plugin that schedules groups gates the group.
     Plugin,
+    /// Another member has scheduling gates.
+    Member,
 }
 
 impl Reason {
@@ -88,9 +90,19 @@ impl Reason {
             return Some(Self::Gate);
         }
         let is_of_groups = || world.profile_of(pod)?.plugins.get(gate).cloned();
-        let schedules = is_of_groups().is_some_and(|plugin| plugin.schedules_groups);
-        (schedules && world.group_of(pod).is_some()).then_some(Self::Plugin)
+        let group = world.group_of(pod)?;
+        if is_of_groups().is_some_and(|plugin| plugin.schedules_groups) {
+            return Some(Self::Plugin);
+        }
+        let waits = pod.spec.scheduling_gates.is_empty() && gated_member(&group, world).is_some();
+        waits.then_some(Self::Member)
     }
+}
+
+/// Returns the first queued member of a group that has scheduling gates.
+pub(crate) fn gated_member<'w>(group: &PodGroupKey, world: &'w World) -> Option<&'w Pod> {
+    let members = world.queue().members_of(group).iter().map(|member| &*member.pod);
+    members.into_iter().find(|pod| !pod.spec.scheduling_gates.is_empty())
 }
 
 impl GroupNotices {
@@ -117,7 +129,7 @@ impl GroupNotices {
             let Some((reason, group)) = Reason::of(pod, world).zip(pod.group()) else { continue };
             let Some(condition) = condition_of(pod, &reason, world, cx) else { continue };
             match (&reason, pod.pod_group()) {
-                (Reason::Plugin, Some(group)) => {
+                (Reason::Plugin | Reason::Member, Some(group)) => {
                     let reporter = pod.spec.scheduler_name.clone();
                     incomplete.push(Incomplete { group, reporter });
                 }
@@ -144,7 +156,7 @@ impl GroupNotices {
                 self.gated.insert(pod.uid.clone(), Progress::Shown);
                 self.skip_notified();
             }
-            (None, false) if reason == Reason::Plugin => {
+            (None, false) if reason != Reason::Gate => {
                 self.gated.insert(pod.uid.clone(), Progress::Delayed);
                 self.delayed.push_back((now + PATIENCE, Member::of(pod)));
             }
@@ -242,7 +254,8 @@ impl GroupNotices {
     }
 }
 
-/// A group that is not complete, and the scheduler that is responsible for it.
+/// A group of which too few pods exist, or one has scheduling gates, and the scheduler that is
+/// responsible for it.
 pub(crate) struct Incomplete {
     pub(crate) group: PodGroupKey,
     pub(crate) reporter: Arc<str>,
@@ -251,12 +264,23 @@ pub(crate) struct Incomplete {
 impl Incomplete {
     /// Returns the condition of the group; `None` if its PodGroup does not exist.
     pub(crate) fn condition(&self, world: &World) -> Option<PodGroupCondition> {
-        let needed = world.pod_group(&self.group)?.min_count();
+        let needed = world.min_count(&self.group)?;
         let state = world.cluster().pod_group_state(&self.group);
         let exist = state.map_or(0, |state| state.all_count());
-        let text = format!("waiting for pods: minCount is {needed}, and {exist} exist");
-        (exist < needed).then(|| condition(false, "Unschedulable", &text))
+        let text = match gated_member(&self.group, world) {
+            _ if exist < needed => {
+                format!("waiting for pods: minCount is {needed}, and {exist} exist")
+            }
+            Some(member) => waiting_for(member),
+            None => return None,
+        };
+        Some(condition(false, "Unschedulable", &text))
     }
+}
+
+/// The reason of a group that waits for a member with scheduling gates.
+fn waiting_for(member: &Pod) -> String {
+    format!("waiting for pod {}, which has scheduling gates", member.key)
 }
 
 /// Returns the condition of a pod that waits.
@@ -266,17 +290,13 @@ fn condition_of(
     world: &World,
     cx: &mut Context<'_>,
 ) -> Option<ScheduledCondition> {
-    match reason {
-        Reason::Gate => gated_condition(pod),
-        Reason::Plugin => {
-            let status = gate(world, world.profile_of(pod)?, pod, cx)?;
-            Some(ScheduledCondition {
-                status: false,
-                reason: "SchedulingGated".into(),
-                message: status.message().into(),
-            })
-        }
-    }
+    let message = match reason {
+        Reason::Gate => return gated_condition(pod),
+        Reason::Plugin => gate(world, world.profile_of(pod)?, pod, cx)?.message(),
+        Reason::Member => waiting_for(gated_member(&pod.pod_group()?, world)?),
+    };
+    let reason = "SchedulingGated".into();
+    Some(ScheduledCondition { status: false, reason, message: message.into() })
 }
 
 impl Member {

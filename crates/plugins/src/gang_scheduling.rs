@@ -4,7 +4,7 @@
 use framework::{
     ActionType, AttemptMut, COSCHEDULING_POD_GROUPS, ClusterEvent, EventForPod, EventResource,
     Handle, HintResult, Permit, PermitVerdict, PlacementFeasible, Plugin, PluginArgs, Pod,
-    PodGroup, PodGroupKey, PodGroupProgress, PreEnqueue, Status, pod_group_key,
+    PodGroup, PodGroupKey, PodGroupProgress, PreEnqueue, SchedulingPolicy, Status, pod_group_key,
 };
 
 use crate::hint;
@@ -86,8 +86,13 @@ impl PlacementFeasible for GangScheduling {
         progress: PodGroupProgress,
         handle: &Handle<'_>,
     ) -> Status {
-        let min = handle.cluster.pod_group(group).map_or(1, |group| group.min_count());
+        let known = handle.cluster.pod_group(group);
+        let min = known.map_or(1, |group| group.min_count());
         let PodGroupProgress { remaining, scheduled } = progress;
+        let is_basic = known.is_some_and(|group| group.policy == SchedulingPolicy::Basic);
+        if is_basic && remaining.saturating_add(scheduled) == 0 {
+            return Status::unschedulable("none of its pods fits");
+        }
         if remaining.saturating_add(scheduled) < min {
             return Status::unschedulable(format!(
                 "minCount ({min}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"

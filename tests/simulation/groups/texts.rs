@@ -22,8 +22,7 @@ pub(crate) fn waiting_groups_say_why(server: &Server) -> Checked {
         let read = super::read_pod(pod);
         let Some(group) = read.pod_group() else { continue };
         let pods = members.get(&group).map(Vec::as_slice).unwrap_or_default();
-        // A pod with a gate says so, and the others wait for it.
-        if pods.iter().any(|pod| !pod.spec.scheduling_gates.is_empty() || pod.terminating) {
+        if pods.iter().any(|pod| pod.terminating) {
             continue;
         }
         let (reason, message) = reason_of(pod);

@@ -7,7 +7,7 @@ use crate::attempt::Outcome;
 use crate::binding::{Quorum, Released, Transition};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::pod_group::{UNSCHEDULABLE, condition};
+use crate::pod_group::{UNSCHEDULABLE, condition, scheduled};
 use crate::world::World;
 
 /// A member that goes back because another member of its group has failed.
@@ -25,7 +25,7 @@ impl Attempts {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Vec<Outcome> {
-        let min_count = world.pod_group(group).map_or(1, |known| known.min_count());
+        let min_count = world.min_count(group).unwrap_or(1);
         let pods = members.iter().map(|member| member.pod.uid.clone());
         self.binding.gangs_mut().expect(group, min_count, pods);
         let mut outcomes = Vec::with_capacity(members.len());
@@ -52,7 +52,7 @@ impl Attempts {
     ) {
         let Released { pods, is_first } =
             self.binding.gangs_mut().release(group, quorum(group, world));
-        if is_first {
+        if is_first && !self.group_reports.says_scheduled(group, world) {
             self.report_scheduled(group, world, cx);
         }
         for pod in pods {
@@ -84,7 +84,7 @@ impl Attempts {
     /// Reports that enough members of a group have a node.
     fn report_scheduled(&mut self, group: &PodGroupKey, world: &World, cx: &mut Context<'_>) {
         let Some(reporter) = world.scheduler_of_placed(group) else { return };
-        self.group_reports.report(group, condition(true, "Scheduled", ""), &reporter, world, cx);
+        self.group_reports.report(group, scheduled(""), &reporter, world, cx);
     }
 
     /// Handles that a member has failed before its bind, or that its bind has failed. If the
@@ -147,5 +147,5 @@ fn of_other_member() -> Failure {
 
 fn quorum(group: &PodGroupKey, world: &World) -> Quorum {
     let scheduled = world.scheduled_members(group);
-    Quorum { scheduled, min_count: world.pod_group(group).map(|known| known.min_count()) }
+    Quorum { scheduled, min_count: world.min_count(group) }
 }

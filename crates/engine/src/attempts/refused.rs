@@ -132,8 +132,8 @@ impl Attempts {
         self.report_loss(lost, status, world, cx);
     }
 
-    /// Says on the PodGroup that the room of a member was given back, although binds of the group
-    /// were requested.
+    /// Says on the PodGroup that the room of a member was given back and too few pods have a node.
+    /// The condition stays true, because binds of the group were requested.
     fn report_loss(
         &mut self,
         lost: Lost<'_>,
@@ -143,7 +143,7 @@ impl Attempts {
     ) {
         let Lost { group, pod, profile } = lost;
         let text = format!("the room of pod {} was given back: {}", pod.key, status.message());
-        let condition = condition(true, "Scheduled", &text);
+        let condition = condition(false, "Unschedulable", &text);
         self.group_reports.report(group, condition, &profile.scheduler_name, world, cx);
     }
 }

@@ -103,6 +103,15 @@ impl FitError {
         }
     }
 
+    /// Returns [that message](Self::message_before_post_filter) as a part of another one.
+    pub fn reasons(&self) -> String {
+        let mut message = self.message_before_post_filter();
+        if message.ends_with('.') {
+            message.pop();
+        }
+        message
+    }
+
     /// Returns the text of the `PodScheduled` condition.
     pub fn message(&self) -> String {
         let mut message = self.message_before_post_filter();

@@ -197,9 +197,13 @@ impl Cycle<'_> {
     ) -> Outcome {
         let status = &decision.status;
         let reason = if status.is_rejection() { "Unschedulable" } else { "SchedulerError" };
+        let mut message = status.message();
+        if let Some(missing) = missing(&members, &message) {
+            message = format!("{message}, {missing}");
+        }
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
         if !self.is_running() {
-            let condition = condition(false, reason, &status.message());
+            let condition = condition(false, reason, &message);
             let Self { group, profile, world, attempts } = &mut self;
             let (reports, reporter) = (attempts.group_reports_mut(), &profile.scheduler_name);
             reports.report(&group.key, condition, reporter, world, cx);
@@ -214,7 +218,7 @@ impl Cycle<'_> {
     /// Whether enough members have a node without those of this cycle, so that the condition of the
     /// group is true, or becomes so.
     fn is_running(&self) -> bool {
-        let min_count = self.world.pod_group(&self.group.key).map_or(1, |known| known.min_count());
+        let min_count = self.world.min_count(&self.group.key).unwrap_or(1);
         self.world.scheduled_members(&self.group.key) >= min_count
     }
 
@@ -245,6 +249,18 @@ impl Cycle<'_> {
         group.insert(queued);
         outcome
     }
+}
+
+/// Returns why the first member that does not fit does not, unless the message says it.
+///
+/// Rule groups-say-what-is-missing of docs/differences.toml.
+fn missing(members: &[Member], message: &str) -> Option<String> {
+    let (pod, reasons) = members.iter().find_map(|member| match &member.decision {
+        MemberDecision::Unfit(fit) => Some((&member.queued.pod, fit.reasons())),
+        _ => None,
+    })?;
+    let is_new = !message.contains(&reasons);
+    is_new.then(|| format!("pod {} does not fit: {reasons}", pod.key.name))
 }
 
 fn first_of(outcomes: Vec<Outcome>) -> Outcome {

@@ -13,6 +13,11 @@ pub(crate) fn condition(status: bool, reason: &str, message: &str) -> PodGroupCo
     PodGroupCondition { status, reason: reason.into(), message: message.into() }
 }
 
+/// Returns the condition of a group that was scheduled.
+pub(crate) fn scheduled(message: &str) -> PodGroupCondition {
+    condition(true, "Scheduled", message)
+}
+
 /// Returns the version in which a PodGroup is written, which is the one of the level.
 pub(super) const fn api_version(source: PodGroupSource, level: Level) -> &'static str {
     match source {

@@ -16,7 +16,7 @@ mod rooms;
 mod statuses;
 mod validation;
 
-pub(crate) use self::condition::condition;
+pub(crate) use self::condition::{condition, scheduled};
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
 pub(crate) use self::placement::bounded_placements;
 pub(crate) use self::preemption::make_room;

@@ -335,7 +335,7 @@ const NO_PLACEMENTS: &str = "no feasible placements found";
 /// Returns why the first member that does not fit does not, or else why the group is rejected.
 fn missing(found: &Findings) -> String {
     let of_member = found.members.iter().find_map(|member| match member {
-        MemberDecision::Unfit(fit) => Some(fit.message_before_post_filter()),
+        MemberDecision::Unfit(fit) => Some(fit.reasons()),
         MemberDecision::Failed(status) => Some(status.message()),
         MemberDecision::Fits(_) | MemberDecision::NotTried => None,
     });

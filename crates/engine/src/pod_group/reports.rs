@@ -14,7 +14,7 @@ use framework::{
     Time, Uid,
 };
 
-use super::condition::{api_version, write};
+use super::condition::{api_version, scheduled, write};
 use crate::context::Context;
 use crate::effect::{EffectId, EffectKind, Event, EventSubject, note};
 use crate::world::World;
@@ -52,7 +52,8 @@ struct Report {
 
 impl GroupReports {
     /// Reports a condition, unless the watch shows it or it was reported before. A PodGroup that
-    /// was scheduled once stays so. `reporter` is the name of the scheduler.
+    /// was scheduled once stays so; if too few of its pods have a node, its message says why.
+    /// `reporter` is the name of the scheduler.
     pub(crate) fn report(
         &mut self,
         group: &PodGroupKey,
@@ -62,11 +63,16 @@ impl GroupReports {
         cx: &mut Context<'_>,
     ) {
         let Some(known) = world.pod_group(group) else { return };
-        let last = self.groups.get(group).filter(|last| last.uid == known.uid);
-        let last = last.map(|last| &last.condition).or(known.condition.as_ref());
+        let last = self.last(group, known);
         let is_of_kubernetes = group.source == PodGroupSource::Kubernetes;
-        let is_kept = |last: &PodGroupCondition| is_of_kubernetes && outlasts(last, &condition);
-        if last.is_some_and(|last| is_kept(last) || *last == condition) {
+        let condition = match last.is_some_and(|last| outlasts(last, &condition)) {
+            true if is_of_kubernetes => {
+                let Some(message) = shortfall(group, &condition, world) else { return };
+                scheduled(&message)
+            }
+            _ => condition,
+        };
+        if last == Some(&condition) {
             return;
         }
         let level = world.profiles().level();
@@ -75,6 +81,22 @@ impl GroupReports {
         self.drop_report(group);
         self.groups.insert(group.clone(), Report { uid, condition, failures: 0, again });
         self.write(group, world, cx);
+    }
+
+    /// Whether the last report about a group, or else the watch, says that it was scheduled.
+    pub(crate) fn says_scheduled(&self, group: &PodGroupKey, world: &World) -> bool {
+        let last = world.pod_group(group).and_then(|known| self.last(group, known));
+        last.is_some_and(|last| last.status)
+    }
+
+    /// Returns the condition that was reported last, or else the one that the watch shows.
+    fn last<'a>(
+        &'a self,
+        group: &PodGroupKey,
+        known: &'a PodGroup,
+    ) -> Option<&'a PodGroupCondition> {
+        let report = self.groups.get(group).filter(|report| report.uid == known.uid);
+        report.map(|report| &report.condition).or(known.condition.as_ref())
     }
 
     /// Handles a change of a PodGroup: a report that the watch shows is not repeated.
@@ -96,8 +118,9 @@ impl GroupReports {
     /// a scheduler may end between the binds and the condition.
     pub(crate) fn see(&mut self, group: &PodGroupKey, world: &World) {
         let shown = world.pod_group(group).map(|known| known.condition.as_ref());
-        let is_open = shown.is_some_and(|shown| shown.is_none_or(|shown| !shown.status));
-        let is_reported = self.groups.get(group).is_some_and(|report| report.condition.status);
+        let says_so = |shown: &PodGroupCondition| shown.status && shown.message.is_empty();
+        let is_open = shown.is_some_and(|shown| !shown.is_some_and(says_so));
+        let is_reported = self.groups.get(group).is_some_and(|report| says_so(&report.condition));
         if is_open && !is_reported && group.source == PodGroupSource::Kubernetes {
             self.unsettled.insert(group.clone());
         }
@@ -109,7 +132,7 @@ impl GroupReports {
         let seen = std::mem::take(&mut self.unsettled);
         let is_scheduled = |group: &PodGroupKey| {
             let state = world.cluster().pod_group_state(group);
-            let needed = world.pod_group(group).map(|known| known.min_count());
+            let needed = world.min_count(group);
             state.zip(needed).is_some_and(|(state, needed)| state.bound_count() >= needed)
         };
         seen.into_iter().filter(is_scheduled).collect()
@@ -182,6 +205,14 @@ impl GroupReports {
             self.deadlines.remove(&(at, group.clone()));
         }
     }
+}
+
+/// Returns how many pods of a group have a node, and why the others have none; `None` if they are
+/// enough.
+fn shortfall(group: &PodGroupKey, rejected: &PodGroupCondition, world: &World) -> Option<String> {
+    let (needed, placed) = (world.min_count(group)?, world.scheduled_members(group));
+    let text = || format!("{placed} of {needed} pods have a node: {}", rejected.message);
+    (placed < needed).then(text)
 }
 
 /// Whether a condition is kept in spite of another one: a group that was scheduled once stays so.

@@ -244,7 +244,7 @@ fn computed(
         all,
         bound: count(pods().count()),
         running: count(pods().filter(|pod| pod.is_running_member()).count()),
-        min_count: world.pod_group(group)?.min_count(),
+        min_count: world.min_count(group)?,
     };
     // Pending pods of other schedulers are not known.
     let is_own = || all > counts.bound || pods().any(|pod| world.profile_of(pod).is_some());

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
     ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, PlacementGenerate,
-    PlacementScore, Plugin, PluginArgs, PluginName, PodDeleted, PodGroupPostFilter, PostBind,
-    PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve, Score,
-    StandingQueries, Timer, extension_points,
+    PlacementScore, Plugin, PluginArgs, PluginGates, PluginName, PodDeleted, PodGroupPostFilter,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve,
+    Score, StandingQueries, Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -326,6 +326,13 @@ fn same_queue_sort(
     Ok(())
 }
 
+/// Whether the pods of groups wait if no plugin of their profile keeps them together. They go alone
+/// if a flag says so, and in groups without a minimum if the gate GangScheduling of 1.36 is off.
+const fn may_gate_groups(gates: PluginGates) -> bool {
+    let are_all_basic = gates.generic_workload && !gates.gang_scheduling;
+    !gates.group_members_alone && !are_all_basic
+}
+
 /// All profiles of a scheduler.
 #[derive(Clone)]
 pub struct Profiles {
@@ -333,6 +340,7 @@ pub struct Profiles {
     queue_sort: Named<dyn QueueSort>,
     level: Level,
     schedules_groups: bool,
+    places_gangs_whole: bool,
     groups_have_policy: bool,
 }
 
@@ -371,7 +379,7 @@ impl Profiles {
             if extenders {
                 profile.register_extenders();
             }
-            if !registry.gates().group_members_alone {
+            if may_gate_groups(registry.gates()) {
                 profile.gate_groups();
             }
             if by_name.contains_key(&profile.scheduler_name) {
@@ -384,9 +392,14 @@ impl Profiles {
         }
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
         let gates = registry.gates();
-        let (level, schedules_groups) = (gates.level, gates.generic_workload);
-        let groups_have_policy = gates.pod_group_preemption_policy;
-        Ok(Self { by_name, queue_sort, level, schedules_groups, groups_have_policy })
+        Ok(Self {
+            by_name,
+            queue_sort,
+            level: gates.level,
+            schedules_groups: gates.generic_workload,
+            places_gangs_whole: gates.gang_scheduling,
+            groups_have_policy: gates.pod_group_preemption_policy,
+        })
     }
 
     /// The profile that is responsible for pods of this scheduler name.
@@ -402,6 +415,11 @@ impl Profiles {
     /// Whether the pods of a PodGroup are decided together (gate GenericWorkload).
     pub const fn schedules_groups(&self) -> bool {
         self.schedules_groups
+    }
+
+    /// Whether gangs are placed whole (gate GangScheduling of 1.36).
+    pub(crate) const fn places_gangs_whole(&self) -> bool {
+        self.places_gangs_whole
     }
 
     /// What the pods of a PodGroup must have in common.

@@ -13,7 +13,7 @@ use super::hint::QueueingStrategy;
 use super::order::SortPlugin;
 use super::place::Place;
 use super::plugins::Plugins;
-use super::{Queue, label, record_failure};
+use super::{Queue, label, pre_enqueue, record_failure};
 
 /// The groups of the pods that were added and not deleted since.
 #[derive(Debug, Default)]
@@ -214,10 +214,17 @@ impl Queue {
         entity: Box<QueuedGroup>,
         plugins: &mut Plugins<'_>,
     ) {
-        let entity = QueuedEntity::Group(entity);
+        let mut entity = QueuedEntity::Group(entity);
         match place {
-            Place::Unschedulable => drop(self.unschedulable.insert(entity)),
-            place => drop(self.requeue(entity, strategy_of(place), label::UPDATE, plugins)),
+            Place::Unschedulable if pre_enqueue::passes(&mut entity, plugins) => {
+                self.unschedulable.insert(entity);
+            }
+            Place::Unschedulable => {
+                self.add_to_unschedulable(entity, label::UPDATE, plugins);
+            }
+            place => {
+                self.requeue(entity, strategy_of(place), label::UPDATE, plugins);
+            }
         }
     }
 }

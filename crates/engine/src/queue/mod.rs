@@ -540,6 +540,12 @@ impl Queue {
         entity.history().gating_plugin.as_ref()
     }
 
+    /// Returns the plugin that keeps a queued group out of the active queue.
+    pub fn gate_of_group(&self, group: &PodGroupKey) -> Option<&PluginName> {
+        let (_, entity) = self.entity(&EntityKey::Group(group.clone()))?;
+        entity.history().gating_plugin.as_ref()
+    }
+
     /// Returns the queued members of a group.
     pub fn members_of(&self, group: &PodGroupKey) -> &[QueuedPod] {
         let entity = self.entity(&EntityKey::Group(group.clone()));

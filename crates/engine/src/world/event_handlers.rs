@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, ClusterEvent, Code, EventResource, Node, NodeChange, NominatedPods, NominatingInfo,
-    ObjectUpdate, Pod, PodKey, StatusPatch, Uid,
+    ObjectUpdate, Pod, PodGroupKey, PodKey, StatusPatch, Uid,
 };
 
 use super::changed::Changed;
@@ -104,7 +104,31 @@ impl World {
     ///
     /// Rule nomination-to-a-deleted-node of docs/differences.toml.
     fn clear_nominations_to(&mut self, node: &str, cx: &mut Context<'_>) {
-        for pod in self.nominator.nominated_to(node) {
+        let nominated = self.nominator.nominated_to(node);
+        self.clear_nominations(nominated, cx);
+    }
+
+    /// Clears the nominations of the queued pods of a group that cannot run: the room of its
+    /// victims goes to others.
+    pub(crate) fn clear_nominations_of_group(&mut self, group: &PodGroupKey, cx: &mut Context<'_>) {
+        let members = self.queue.members_of(group).iter().map(|member| member.pod.clone());
+        let nominated = members.filter_map(|pod| {
+            let node = self.nominator.node_of(&pod.uid)?.clone();
+            Some(nominated_to(pod, node))
+        });
+        let nominated: Vec<_> = nominated.collect();
+        self.clear_nominations(nominated.iter().cloned(), cx);
+        for pod in nominated {
+            self.move_after_nomination(pod, cx);
+        }
+    }
+
+    fn clear_nominations(
+        &mut self,
+        nominated: impl IntoIterator<Item = Arc<Pod>>,
+        cx: &mut Context<'_>,
+    ) {
+        for pod in nominated {
             let is_under_way = self.queue.is_in_flight(&pod.uid) || self.is_assumed(&pod.uid);
             if is_under_way || !self.pending.contains_key(&pod.key) {
                 continue;

@@ -42,6 +42,19 @@ impl World {
         self.cluster.pod_group(group)
     }
 
+    /// Returns how many pods of a group are placed together at least; `None` without a PodGroup.
+    pub(crate) fn min_count(&self, group: &PodGroupKey) -> Option<u32> {
+        let known = self.pod_group(group)?;
+        Some(if self.profiles.places_gangs_whole() { known.min_count() } else { 1 })
+    }
+
+    /// Whether a group waits for pods: fewer exist than are placed together, or its PodGroup does
+    /// not.
+    pub(crate) fn is_incomplete(&self, group: &PodGroupKey) -> bool {
+        let exist = self.cluster.pod_group_state(group).map_or(0, |state| state.all_count());
+        self.min_count(group).is_none_or(|needed| exist < needed)
+    }
+
     /// Returns the scheduler name of a member with a node.
     pub(crate) fn scheduler_of_placed(&self, group: &PodGroupKey) -> Option<Arc<str>> {
         let member = self.cluster.pod_group_state(group)?.scheduled().next()?;

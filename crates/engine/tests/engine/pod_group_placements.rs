@@ -221,7 +221,7 @@ fn rejected_gang_names_the_closest_rack_and_is_bound_when_a_node_of_it_becomes_f
     small_members(&mut world, "g", 4);
     world.run();
     let text = "pod group is unschedulable, 0/3 placements are available, the closest is \"b\", \
-                where 3 of 4 pods fit: 0/2 nodes are available: 2 Insufficient cpu.";
+                where 3 of 4 pods fit: 0/2 nodes are available: 2 Insufficient cpu";
     assert_eq!(conditions(&world), [format!("g False Unschedulable: {text}")]);
     assert_eq!(world.condition("g0"), Some(format!("Unschedulable: {text}")));
     let own = "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu.";
@@ -245,7 +245,7 @@ fn placement_that_no_bound_excludes_is_tried_and_given_up() {
     world.run();
     let text = "g False Unschedulable: pod group is unschedulable, 0/3 placements are available, \
                 the closest is \"a\", where 2 of 3 pods fit: 0/2 nodes are available: 2 a member \
-                is there.";
+                is there";
     assert_eq!(conditions(&world), [text]);
     rack_node(&mut world, "b2", "b", 1);
     world.run_for(3);
@@ -336,8 +336,8 @@ fn room_of_a_member_that_is_refused_again_and_again_is_given_back() {
             bind = world.take_bind("g1").0;
         }
     }
-    let text = "g True Scheduled: the room of pod default/g1 was given back: running Bind plugin \
-                \"DefaultBinder\": webhook";
+    let text = "g True Scheduled: 1 of 2 pods have a node: the room of pod default/g1 was given \
+                back: running Bind plugin \"DefaultBinder\": webhook";
     assert_eq!(conditions(&world), ["g True Scheduled: ", text]);
     assert!(matches!(world.schedule(pod("rival").cpu("1")), engine::Outcome::Assumed(_)));
     world.run_for(20);
@@ -354,9 +354,9 @@ fn member_without_another_place_gives_its_room_back() {
     world.node(node_without_rack(&node));
     world.answer(bind, &Answer::Error("webhook".to_owned()));
     assert_eq!(world.place("g1"), "backoff");
-    let text = "g True Scheduled: the room of pod default/g1 was given back: pod group is \
-                unschedulable, 0/1 placements are available, the closest is \"a\", where 0 of 1 \
-                pods fit: 0/1 nodes are available: 1 Insufficient cpu.";
+    let text = "g True Scheduled: 1 of 2 pods have a node: the room of pod default/g1 was given \
+                back: pod group is unschedulable, 0/1 placements are available, the closest is \
+                \"a\", where 0 of 1 pods fit: 0/1 nodes are available: 1 Insufficient cpu";
     assert_eq!(conditions(&world).last().map(String::as_str), Some(text));
 }
 

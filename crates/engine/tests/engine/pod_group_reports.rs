@@ -10,7 +10,8 @@ use testkit::{PodBuilder, node, pod};
 use crate::harness::*;
 use crate::pod_groups::{conditions, member, members, places, pod_group, single_pod_nodes};
 
-const REJECTED: &str = "b False Unschedulable: pod group is unschedulable, 1 of 2 fit";
+const REJECTED: &str = "b False Unschedulable: pod group is unschedulable, 1 of 2 fit, pod b1 \
+                        does not fit: 0/1 nodes are available: 1 Too many pods";
 
 /// A gang of two for which one of its nodes is missing.
 fn rejected_gang() -> World {
@@ -69,7 +70,8 @@ fn refused_condition_is_repeated_with_growing_pauses_until_it_is_shown() {
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 120, 120, 120]);
     assert_eq!(conditions(&world), vec![REJECTED; 11]);
     let write = take_write(&mut world);
-    show(&mut world, "False", "Unschedulable", "pod group is unschedulable, 1 of 2 fit");
+    let message = REJECTED.strip_prefix("b False Unschedulable: ").unwrap();
+    show(&mut world, "False", "Unschedulable", message);
     world.answer(write, &Answer::Error("refused".to_owned()));
     world.pass(600);
     world.try_attempt();
@@ -114,7 +116,8 @@ fn group_has_an_event_for_each_change_of_its_state() {
     world.run_for(30);
     assert_eq!(places(&world, "b", 2), ["placed"; 2]);
     let expected = [
-        "default/b FailedScheduling: pod group is unschedulable, 1 of 2 fit",
+        "default/b FailedScheduling: pod group is unschedulable, 1 of 2 fit, pod b1 does not fit: 0/1 \
+         nodes are available: 1 Too many pods",
         "default/b Scheduled: Enough pods of the group have a node",
     ];
     assert_eq!(group_events(&world), expected);
@@ -132,6 +135,52 @@ fn group_of_bound_members_is_reported_after_a_restart() {
     show(&mut world, "True", "Scheduled", "");
     world.run_for(300);
     assert_eq!(conditions(&world).len(), 1);
+}
+
+/// As after the crash of a scheduler in the middle of the binds of a gang.
+#[test]
+fn scheduled_group_of_which_too_few_pods_have_a_node_says_why() {
+    let mut world = single_pod_nodes([], 2);
+    show(&mut world, "True", "Scheduled", "");
+    world.pod(member("b", 0).on("n0"));
+    world.pod(pod("rival").on("n1"));
+    world.pod(member("b", 1));
+    world.run();
+    let text = "1 of 2 pods have a node: pod group is unschedulable, 1 of 2 fit, pod b1 does not \
+                fit: 0/2 nodes are available: 2 Too many pods";
+    assert_eq!(conditions(&world), [format!("b True Scheduled: {text}")]);
+    assert_eq!(group_events(&world), [format!("default/b FailedScheduling: {text}")]);
+    show(&mut world, "True", "Scheduled", text);
+    world.delete("rival");
+    world.run_for(30);
+    assert_eq!(places(&world, "b", 2), ["placed"; 2]);
+    assert_eq!(conditions(&world)[1..], ["b True Scheduled: "]);
+}
+
+#[test]
+fn rejected_gang_that_loses_a_member_waits_for_pods() {
+    let mut world = rejected_gang();
+    world.delete("b1");
+    assert_eq!(world.place("b0"), "gated");
+    world.run_for(30);
+    assert_eq!(world.condition("b0").as_deref(), Some("SchedulingGated: no quorum"));
+    let text = "b False Unschedulable: waiting for pods: minCount is 2, and 1 exist";
+    assert_eq!(conditions(&world).last().map(String::as_str), Some(text));
+}
+
+#[test]
+fn gang_that_waits_for_a_pod_with_scheduling_gates_names_the_pod() {
+    let mut world = single_pod_nodes([gates()], 2);
+    pod_group(&mut world, "b", 2);
+    world.pod(member("b", 0));
+    world.pod(member("b", 1).gate("example.com/quota"));
+    world.run_for(30);
+    let text = "waiting for pod default/b1, which has scheduling gates";
+    assert_eq!(world.condition("b0"), Some(format!("SchedulingGated: {text}")));
+    assert_eq!(conditions(&world), [format!("b False Unschedulable: {text}")]);
+    world.pod(member("b", 1));
+    world.run_for(30);
+    assert_eq!(places(&world, "b", 2), ["placed"; 2]);
 }
 
 #[test]

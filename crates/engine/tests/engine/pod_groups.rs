@@ -120,10 +120,10 @@ fn second_gang_waits_whole_until_there_is_room_for_all_of_it() {
     world.run();
     assert_eq!(places(&world, "a", 2), ["placed"; 2]);
     assert_eq!(places(&world, "b", 2), ["unschedulable"; 2]);
-    assert_eq!(
-        conditions(&world),
-        ["a True Scheduled: ", "b False Unschedulable: pod group is unschedulable, 1 of 2 fit"]
-    );
+    let missing = "pod b1 does not fit: 0/3 nodes are available: 3 Too many pods";
+    let rejected =
+        format!("b False Unschedulable: pod group is unschedulable, 1 of 2 fit, {missing}");
+    assert_eq!(conditions(&world), ["a True Scheduled: ".to_owned(), rejected]);
     let of_group = "Unschedulable: pod group is unschedulable, 1 of 2 fit";
     assert_eq!(world.condition("b0").as_deref(), Some(of_group));
     let of_nodes = "Unschedulable: 0/3 nodes are available: 3 Too many pods.";
@@ -155,6 +155,17 @@ fn group_is_gated_until_its_pod_group_and_enough_members_exist() {
     world.pod(member("a", 2));
     world.run();
     assert_eq!(places(&world, "a", 3), ["placed"; 3]);
+}
+
+#[test]
+fn groups_are_placed_as_far_as_they_fit_without_the_gate_of_gangs() {
+    let mut world = Setup::new([fit()]).basic_pod_groups().build();
+    (0..2).for_each(|number| world.node(node(&format!("n{number}")).allocatable("pods", "1")));
+    pod_group(&mut world, "a", 9);
+    members(&mut world, "a", 3);
+    world.run();
+    assert_eq!(places(&world, "a", 3), ["placed", "placed", "unschedulable"]);
+    assert_eq!(conditions(&world), ["a True Scheduled: "]);
 }
 
 #[test]

@@ -22,8 +22,6 @@ const GROUP_GATED: &str = "waiting for the preemption for this pod group to be f
 pub struct DefaultPreemption {
     name: PluginName,
     args: Args,
-    /// Whether texts about groups name the plugin.
-    names_itself_to_groups: bool,
 }
 
 /// Makes the plugin from `DefaultPreemptionArgs`.
@@ -34,9 +32,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let (own, gates) = (Args::read(args)?, args.gates());
     let pod_gone = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
     let PluginGates { workload_aware_preemption, .. } = gates;
-    let names_itself_to_groups = gates.behaviours().preemption_tells_its_placement;
-    let plugin = DefaultPreemption { name: NAME.into(), args: own, names_itself_to_groups };
-    let plugin = Plugin::new(NAME, plugin);
+    let plugin = Plugin::new(NAME, DefaultPreemption { name: NAME.into(), args: own });
     let plugin = if workload_aware_preemption { plugin.pod_group_post_filter() } else { plugin };
     Ok(plugin
         .pre_enqueue()
@@ -103,12 +99,8 @@ impl PostFilter for DefaultPreemption {
 
 impl PodGroupPostFilter for DefaultPreemption {
     fn pod_group_post_filter(&self, trial: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult {
+        // Rule groups-say-what-is-missing of docs/differences.toml: 1.36 names no plugin.
         let mut result = preempt_for_group(&self.name, trial);
-        if !self.names_itself_to_groups {
-            // 1.36 does not say that it has found a placement.
-            result.found.clear();
-            return result;
-        }
         let named = |text: &str| format!("pod group preemption: {text}");
         if !result.found.is_empty() {
             result.found = named(&result.found);

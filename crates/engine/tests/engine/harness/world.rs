@@ -105,6 +105,12 @@ impl Setup {
         self
     }
 
+    /// Decides groups together, and none of them whole, as without the gate GangScheduling of 1.36.
+    pub(crate) fn basic_pod_groups(mut self) -> Self {
+        self.gates.gang_scheduling = false;
+        self.pod_groups()
+    }
+
     /// Schedules the pods of a PodGroup one by one.
     pub(crate) fn members_alone(mut self) -> Self {
         self.gates.group_members_alone = true;
