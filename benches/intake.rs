@@ -111,7 +111,8 @@ async fn run(nodes: usize, pods: usize, accept: &'static str) -> anyhow::Result<
 fn kind(resource: EventResource) -> WatchedKind {
     let name = if resource == EventResource::Node { "nodes" } else { "pods" };
     let path = format!("/api/v1/{name}").into();
-    WatchedKind { resource, name: name.into(), path, field_selector: None }
+    let name = name.into();
+    WatchedKind { resource, name, path, field_selector: None, describes_nodes: false }
 }
 
 /// Starts a server whose watches send this many objects and the bookmark behind them, and stay

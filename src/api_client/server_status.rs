@@ -24,6 +24,8 @@ pub struct ServerStatus {
     tolerance: Duration,
     failures: Mutex<BTreeMap<Arc<str>, Failure>>,
     missing_permissions: Mutex<Option<String>>,
+    /// The kinds and feeds that are not read although pods are scheduled, with the reason.
+    unread: Mutex<BTreeMap<Arc<str>, String>>,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,7 @@ impl ServerStatus {
             tolerance,
             failures: Mutex::default(),
             missing_permissions: Mutex::default(),
+            unread: Mutex::default(),
         }
     }
 
@@ -58,6 +61,21 @@ impl ServerStatus {
     /// Records the state of the watch of a kind: the reason for which it fails, if it fails.
     pub fn watched(&self, kind: &Arc<str>, failure: Option<&str>) {
         self.record(kind, failure);
+    }
+
+    /// Records the state of a kind or a feed without which pods are scheduled: the reason for which
+    /// it is not read, if it is not.
+    pub fn reads(&self, kind: &Arc<str>, failure: Option<&str>) {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(reason) => drop(unread.insert(kind.clone(), reason.to_owned())),
+            None => drop(unread.remove(kind)),
+        }
+    }
+
+    /// Returns the kinds and feeds that are not read although pods are scheduled, with the reason.
+    pub fn unread(&self) -> BTreeMap<Arc<str>, String> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records the permissions without which no pod can be bound: an explanation, if some are
@@ -146,6 +164,17 @@ mod tests {
         status.requested(Some("no response"));
         let error = status.check_at(later(31)).unwrap_err();
         assert!(error.ends_with("pods: forbidden (and 2 other kinds of requests)"), "{error}");
+    }
+
+    #[test]
+    fn kind_that_pods_do_not_need_fails_no_check() {
+        let status = ServerStatus::default();
+        let kind = Arc::from("nodes.metrics.k8s.io");
+        status.reads(&kind, Some("no response"));
+        assert_eq!(status.check_at(status.clock.now() + TOLERANCE * 2), Ok(()));
+        assert_eq!(status.unread(), [(kind.clone(), "no response".to_owned())].into());
+        status.reads(&kind, None);
+        assert!(status.unread().is_empty());
     }
 
     #[test]

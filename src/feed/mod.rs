@@ -1,8 +1,10 @@
 //! Feeds: sources of objects that plugins read, beside the watches of the API server.
 //!
-//! A [poll](Feed::Poll) lists a kind at intervals, a [task](Feed::Task) is code of the plugin. Both
-//! send their changes to the scheduling loop like an informer. Scheduling does not wait for them.
+//! A [poll](Feed::Poll) lists a kind at intervals, an [HTTP feed](Feed::Http) asks another server at
+//! intervals, a [task](Feed::Task) is code of the plugin. All send their changes to the scheduling
+//! loop like an informer. Scheduling does not wait for them.
 
+mod origin;
 mod poll;
 mod task;
 
@@ -12,8 +14,9 @@ use std::sync::Arc;
 use framework::Feed;
 use tracing::warn;
 
+use self::origin::Origin;
 use self::poll::Poll;
-use crate::api_client::ApiClient;
+use crate::api_client::{ApiClient, ServerStatus};
 use crate::metrics::Metrics;
 use crate::scheduling_loop::EventSender;
 use crate::wire::WatchedKind;
@@ -26,12 +29,19 @@ pub struct FeedFactory<M = Infallible> {
     pub events: EventSender<M>,
     /// Metrics, which count undecodable objects.
     pub metrics: Arc<Metrics>,
+    /// Receives which feeds fail.
+    pub status: Arc<ServerStatus>,
 }
 
 impl<M> Clone for FeedFactory<M> {
     fn clone(&self) -> Self {
-        let Self { client, events, metrics } = self;
-        Self { client: client.clone(), events: events.clone(), metrics: metrics.clone() }
+        let Self { client, events, metrics, status } = self;
+        Self {
+            client: client.clone(),
+            events: events.clone(),
+            metrics: metrics.clone(),
+            status: status.clone(),
+        }
     }
 }
 
@@ -39,7 +49,15 @@ impl<M> FeedFactory<M> {
     /// Runs a feed that brings objects of `kind`. Never ends.
     pub async fn run(self, kind: WatchedKind, feed: Feed) -> Infallible {
         match feed {
-            Feed::Poll { interval, .. } => Poll::new(self, kind, interval).run().await,
+            Feed::Poll { interval, .. } => {
+                let client = self.client.clone();
+                let origin = Origin::List { client, path: kind.path.to_string() };
+                Poll::new(self, kind, origin, interval).run().await
+            }
+            Feed::Http(feed) => {
+                let interval = feed.interval;
+                Poll::new(self, kind, Origin::of(feed), interval).run().await
+            }
             Feed::Task { run, .. } => task::run(kind, &*run, &self.events).await,
             _ => {
                 warn!(resource = &*kind.name, "This kind of feed is not supported");

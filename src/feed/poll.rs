@@ -5,25 +5,26 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use control::reflector::{NamespacedName, ObjectMeta, Page, Undecodable};
-use http::StatusCode;
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use super::FeedFactory;
-use crate::api_client::{no_response, read_body};
+use super::origin::Origin;
+use crate::api_client::no_response;
 use crate::informer::report_undecodable;
 use crate::supervision::catch_panic;
-use crate::wire::{Decoder, Update, WatchedKind, status_error};
+use crate::wire::{Decoder, Update, WatchedKind};
 
 /// Shortest interval between two lists.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of a list.
+/// Time for all requests of a list.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The poll of one kind.
 pub(super) struct Poll<M> {
     shared: FeedFactory<M>,
     kind: WatchedKind,
+    origin: Origin,
     decoder: Decoder,
     interval: Duration,
     listed: Listed,
@@ -48,10 +49,22 @@ impl Listed {
 }
 
 impl<M> Poll<M> {
-    pub(super) fn new(shared: FeedFactory<M>, kind: WatchedKind, interval: Duration) -> Self {
+    pub(super) fn new(
+        shared: FeedFactory<M>,
+        kind: WatchedKind,
+        origin: Origin,
+        interval: Duration,
+    ) -> Self {
         let decoder = Decoder::new(kind.resource.clone(), framework::ExtraFields::default());
         let interval = interval.max(MIN_INTERVAL);
-        Self { shared, kind, decoder, interval, listed: Listed::default(), logged_error: None }
+        let listed = Listed::default();
+        Self { shared, kind, origin, decoder, interval, listed, logged_error: None }
+    }
+
+    /// Returns the poll with another interval, however short.
+    #[cfg(test)]
+    pub(super) fn every(self, interval: Duration) -> Self {
+        Self { interval, ..self }
     }
 
     /// Lists without end. A list that fails leaves the objects as they are.
@@ -60,22 +73,13 @@ impl<M> Poll<M> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let listed = catch_panic(tokio::time::timeout(TIMEOUT, self.list())).await;
+            let list = self.origin.list(&self.decoder);
+            let listed = catch_panic(tokio::time::timeout(TIMEOUT, list)).await;
             let listed = listed.unwrap_or_else(|panic| Ok(Err(panic.to_string())));
             match listed.unwrap_or_else(|_| Err(no_response(TIMEOUT))) {
                 Ok(page) => self.send(page).await,
-                Err(err) => self.log_error(err),
+                Err(err) => self.report_failure(err),
             }
-        }
-    }
-
-    async fn list(&self) -> Result<Page<Update>, String> {
-        let response = self.shared.client.get(&self.kind.path).await?;
-        let status = response.status();
-        let body = read_body(response.into_body()).await.map_err(|error| error.to_string())?;
-        match status {
-            StatusCode::OK => self.decoder.page(&body),
-            _ => Err(status_error(status.as_u16(), None, &body).message),
         }
     }
 
@@ -85,6 +89,8 @@ impl<M> Poll<M> {
         if self.logged_error.take().is_some() {
             info!(resource = &*self.kind.name, "List recovered");
         }
+        self.shared.metrics.feed_read(&self.kind.name);
+        self.shared.status.reads(&self.kind.name, None);
         let resource = &*self.kind.name;
         for Undecodable { meta, message, .. } in &page.undecodable {
             report_undecodable(&self.shared.metrics, resource, meta.as_ref(), message);
@@ -98,8 +104,10 @@ impl<M> Poll<M> {
         }
     }
 
-    /// Logs a new error once.
-    fn log_error(&mut self, err: String) {
+    /// Reports a list that failed, and logs a new error once.
+    fn report_failure(&mut self, err: String) {
+        self.shared.metrics.feed_failed(&self.kind.name);
+        self.shared.status.reads(&self.kind.name, Some(&err));
         if self.logged_error.as_ref() != Some(&err) {
             warn!(resource = &*self.kind.name, err, "Failed to list");
             self.logged_error = Some(err);
@@ -117,6 +125,7 @@ mod tests {
     use axum::routing::get;
     use engine::Change;
     use framework::EventResource;
+    use http::StatusCode;
     use serde_json::{Value, json};
 
     use super::*;
@@ -132,6 +141,7 @@ mod tests {
             name: "nodes.metrics.k8s.io".into(),
             path: PATH.into(),
             field_selector: None,
+            describes_nodes: false,
         }
     }
 
@@ -168,9 +178,10 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let (sender, events) = channel();
         let client = api_client(&metrics).await;
-        let shared = FeedFactory { client, events: sender, metrics };
+        let origin = Origin::List { client: client.clone(), path: PATH.to_owned() };
+        let shared = FeedFactory { client, events: sender, metrics, status: Arc::default() };
         let interval = Duration::from_millis(10);
-        let poll = Poll { interval, ..Poll::new(shared, node_metrics(), interval) };
+        let poll = Poll::new(shared, node_metrics(), origin, interval).every(interval);
         let poll = tokio::spawn(poll.run());
         let changes = tokio::task::spawn_blocking(move || {
             let mut changes = Vec::new();

@@ -87,6 +87,7 @@ mod tests {
             name: "racks.example.com".into(),
             path: "/apis/example.com/v1/racks".into(),
             field_selector: None,
+            describes_nodes: false,
         }
     }
 

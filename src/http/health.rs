@@ -164,7 +164,8 @@ impl Endpoint {
     }
 
     /// Runs all checks except those in `exclude`. The text is `ok` on success without `verbose`,
-    /// and otherwise lists the checks.
+    /// and otherwise lists the checks, and behind those of `/readyz` the kinds and feeds that are
+    /// not read although pods are scheduled.
     pub(super) fn report(
         self,
         health: &Health,
@@ -189,6 +190,11 @@ impl Endpoint {
                 }
             };
             push(&mut text, &line);
+        }
+        if self == Self::Readyz {
+            for name in health.api_server.unread().keys() {
+                push(&mut text, &format!("[+]source {name} is not read, pods are scheduled: ok"));
+            }
         }
         if !exclude.is_empty() {
             let unknown: Vec<_> = exclude.iter().map(|name| format!("{name:?}")).collect();

@@ -259,6 +259,21 @@ async fn trouble_with_the_api_server_can_only_fail_readiness() {
     }
 }
 
+#[tokio::test]
+async fn source_that_is_not_read_is_listed_and_fails_no_check() {
+    let server = Server::new();
+    server.health.set_handlers_synced();
+    let status = server.health.server_status();
+    status.reads(&"nodes.metrics.k8s.io".into(), Some("no response"));
+    assert_eq!(server.get("/readyz").await, (200, "ok".into()));
+    let (code, text) = server.get("/readyz?verbose").await;
+    let line = "[+]source nodes.metrics.k8s.io is not read, pods are scheduled: ok\n";
+    assert!(code == 200 && text.contains(line), "{code} {text}");
+    assert!(!server.get("/livez?verbose").await.1.contains("source"));
+    status.reads(&"nodes.metrics.k8s.io".into(), None);
+    assert!(!server.get("/readyz?verbose").await.1.contains("source"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn stuck_scheduling_loop_is_neither_live_nor_ready() {
     let server = Server::new();

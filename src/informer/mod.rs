@@ -90,6 +90,7 @@ impl<M> InformerFactory<M> {
             relists: 0,
             is_relisting: false,
             logged_objects: 0,
+            is_unread: false,
         }
     }
 }
@@ -113,6 +114,8 @@ pub struct Informer<M = Infallible> {
     is_relisting: bool,
     /// Number of objects of the first list that the log has reported.
     logged_objects: usize,
+    /// Whether the kind was last reported as one that is not read.
+    is_unread: bool,
 }
 
 /// Logs and counts a version of an object that cannot be decoded.
@@ -252,9 +255,20 @@ impl<M> Informer<M> {
             Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
             None => info!(resource = &*self.kind.name, "Watch recovered"),
         }
-        let failure = error.as_deref().filter(|_| !self.works_without());
+        let works_without = self.works_without();
+        let failure = error.as_deref().filter(|_| !works_without);
         self.shared.status.watched(&self.kind.name, failure);
+        self.report_unread(error.as_deref().filter(|_| works_without && self.kind.is_custom()));
         self.logged_error = error;
+    }
+
+    /// Reports whether a plugin does not get its kind, although pods are scheduled.
+    fn report_unread(&mut self, reason: Option<&str>) {
+        if reason.is_some() || self.is_unread {
+            self.is_unread = reason.is_some();
+            self.shared.status.reads(&self.kind.name, reason);
+            self.shared.metrics.set_read(&self.kind.name, reason.is_none());
+        }
     }
 
     /// Whether the scheduler works without the kind, which the server does not know or does not

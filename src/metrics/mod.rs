@@ -359,6 +359,21 @@ impl Metrics {
         self.watches.watch(kind)
     }
 
+    /// Records that the objects of a feed were read (`nodes.metrics.k8s.io`).
+    pub fn feed_read(&self, resource: &str) {
+        self.watches.feed_read(resource);
+    }
+
+    /// Counts a round of a feed that failed.
+    pub fn feed_failed(&self, resource: &str) {
+        self.watches.feed_failed(resource);
+    }
+
+    /// Sets whether a kind is read without which pods are scheduled.
+    pub fn set_read(&self, resource: &str, is_read: bool) {
+        self.watches.set_read(resource, is_read);
+    }
+
     /// Sets `binding_cycles`, and `goroutines` of operations `binding` and `PreBind`.
     pub fn set_binding_phases(&self, phases: BindingPhases) {
         let BindingPhases { permit, pre_bind, bind, unknown, pre_bind_plugins } = phases;

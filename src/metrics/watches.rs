@@ -1,4 +1,4 @@
-//! Metrics of the watches of the API server.
+//! Metrics of the watches of the API server and of feeds.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ const INFORMERS: &str = "kube-scheduler";
 /// Number of digits of a resource version that a metric has, as in client-go.
 const DIGITS: u32 = 15;
 
-/// Metrics of all watches.
+/// Metrics of all watches and feeds.
 #[derive(Debug)]
 pub(super) struct Watches {
     last_event: GaugeVec,
@@ -24,6 +24,9 @@ pub(super) struct Watches {
     store_version: IntGaugeVec,
     queued_items: IntGaugeVec,
     processing: HistogramVec,
+    feed_reads: GaugeVec,
+    feed_failures: IntCounterVec,
+    unread: IntGaugeVec,
 }
 
 impl Watches {
@@ -83,7 +86,49 @@ impl Watches {
                        whose version has expired, does not count",
                 ..ALPHA
             }),
+            feed_reads: table.timestamps(Declaration {
+                name: "loadmaster_feed_last_read_timestamp_seconds",
+                labels,
+                help: "Time at which the objects of a feed were last read, in seconds since 1970.",
+                page: "When the objects of a feed were last read, such as the load of nodes from \
+                       `metrics.k8s.io`, a load-watcher or Prometheus. Absent before the first time",
+                ..ALPHA
+            }),
+            feed_failures: table.counters(Declaration {
+                name: "loadmaster_feed_failures_total",
+                labels,
+                help: "Rounds of a feed that failed.",
+                page: "Rounds of a feed that failed",
+                ..ALPHA
+            }),
+            unread: table.gauges(Declaration {
+                name: "loadmaster_unread_sources",
+                labels,
+                help: "1 while a kind or a feed is not read although pods are scheduled, and 0 \
+                       once it is read.",
+                page: "1 while a kind or a feed is not read although pods are scheduled: a \
+                       CustomResourceDefinition that is absent, a permission that is missing, a \
+                       feed that fails. 0 once it is read. `/readyz?verbose` lists these kinds",
+                ..ALPHA
+            }),
         }
+    }
+
+    /// Records that the objects of a feed were read.
+    pub(super) fn feed_read(&self, resource: &str) {
+        self.feed_reads.with_label_values(&[resource]).set(unix_time());
+        self.set_read(resource, true);
+    }
+
+    /// Counts a round of a feed that failed.
+    pub(super) fn feed_failed(&self, resource: &str) {
+        self.feed_failures.with_label_values(&[resource]).inc();
+        self.set_read(resource, false);
+    }
+
+    /// Sets whether a kind or feed is read without which pods are scheduled.
+    pub(super) fn set_read(&self, resource: &str, is_read: bool) {
+        self.unread.with_label_values(&[resource]).set(i64::from(!is_read));
     }
 
     /// Returns the metrics of the watch of a kind, which starts now.

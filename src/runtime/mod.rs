@@ -419,8 +419,8 @@ fn watch<M: Send + 'static>(
     starts: &Arc<SetOnce<()>>,
     tasks: &mut Tasks,
 ) {
-    let InformerFactory { client, events, clock, metrics, .. } = factory.clone();
-    let feeds = FeedFactory { client, events, metrics };
+    let InformerFactory { client, events, clock, metrics, status, .. } = factory.clone();
+    let feeds = FeedFactory { client, events, metrics, status };
     let seeds = clock.now().as_nanos().unsigned_abs()..;
     for (seed, (decoder, kind)) in seeds.zip(sources.kinds) {
         let name = format!("the watch of {}", kind.name);

@@ -21,6 +21,8 @@ pub struct WatchedKind {
     pub path: Arc<str>,
     /// Field selector of the list.
     pub field_selector: Option<Cow<'static, str>>,
+    /// Whether its objects describe nodes, so that pods are scheduled by what else is known.
+    pub describes_nodes: bool,
 }
 
 impl WatchedKind {
@@ -30,13 +32,23 @@ impl WatchedKind {
     }
 
     /// Whether pods can be scheduled without the permission to watch the kind. Without PodGroups,
-    /// the pods that name one wait, and no other pod depends on them.
+    /// the pods that name one wait, and no other pod depends on them. Without what describes nodes,
+    /// plugins take the nodes as undescribed.
     pub fn is_optional_if_forbidden(&self) -> bool {
         match &self.resource {
             EventResource::PodGroup => true,
-            EventResource::Custom(name) => **name == *COSCHEDULING_POD_GROUPS,
+            EventResource::Custom(name) => {
+                self.describes_nodes || **name == *COSCHEDULING_POD_GROUPS
+            }
             _ => false,
         }
+    }
+
+    /// Whether the kind is none of Kubernetes itself.
+    pub fn is_custom(&self) -> bool {
+        let is_known = |own: &&kinds::Kind| own.built_in && *own.resource == *self.name;
+        matches!(self.resource, EventResource::Custom(_))
+            && !kinds::ALL.iter().any(|own| is_known(own))
     }
 }
 
@@ -73,7 +85,12 @@ fn needs(profile: &Profile, resource: &EventResource) -> bool {
 pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
     let fed = fed_kinds(profiles);
     let kinds = needed_kinds(profiles).into_iter().filter(|(_, name)| !fed.contains(name));
-    kinds.filter_map(|(resource, name)| watched(resource, &name)).collect()
+    let of_nodes = profiles.node_kinds();
+    let kinds = kinds.filter_map(|(resource, name)| {
+        let describes_nodes = of_nodes.contains(&name);
+        Some(WatchedKind { describes_nodes, ..watched(resource, &name)? })
+    });
+    kinds.collect()
 }
 
 fn plugin_feeds(profiles: &Profiles) -> impl Iterator<Item = &Feed> {
@@ -113,7 +130,8 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
     };
     let is_pod = resource == EventResource::Pod;
     let field_selector = is_pod.then_some(Cow::Borrowed(NOT_ENDED));
-    Some(WatchedKind { resource, name: name.into(), path: path.into(), field_selector })
+    let (name, path) = (name.into(), path.into());
+    Some(WatchedKind { resource, name, path, field_selector, describes_nodes: false })
 }
 
 #[cfg(test)]
@@ -241,6 +259,20 @@ mod tests {
         let feeds = feeds(&profiles);
         let [(kind, Feed::Poll { interval, .. })] = &feeds[..] else { panic!("{feeds:?}") };
         assert_eq!((&*kind.path, interval.as_secs()), (path, 10));
+    }
+
+    #[test]
+    fn only_kinds_that_describe_nodes_are_optional_if_forbidden() {
+        let plugin = Plugin::new("Mine", Mine).filter().no_events();
+        let plugin =
+            plugin.watch("policies.v1.example.com").describes_nodes("zones.v1.example.com");
+        let profiles =
+            profiles_with("{multiPoint: {enabled: [{name: Mine}]}}", Some(plugin.build()));
+        let kinds = watched_kinds(&profiles);
+        let kinds = kinds.iter().filter(|kind| kind.is_custom());
+        let kinds: Vec<_> =
+            kinds.map(|kind| (&*kind.name, kind.is_optional_if_forbidden())).collect();
+        assert_eq!(kinds, [("policies.example.com", false), ("zones.example.com", true)]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn claims() -> WatchedKind {
         name: "resourceclaims.resource.k8s.io".into(),
         path: "/apis/resource.k8s.io/v1/resourceclaims".into(),
         field_selector: None,
+        describes_nodes: false,
     }
 }
 

@@ -34,6 +34,69 @@ pub enum Feed {
         /// again after a pause, of a second at first and up to a minute.
         run: Arc<dyn Fn(FeedSink) -> FeedFuture + Send + Sync>,
     },
+    /// Answers of an HTTP server, which the daemon asks for at each interval.
+    Http(HttpFeed),
+}
+
+/// GET requests to one HTTP server, and the function that reads objects from the answers.
+#[derive(Clone)]
+pub struct HttpFeed {
+    /// The kind under which the objects are kept, as `<plural>.<version>.<group>`. The API server
+    /// need not know it. Feeds of one kind have equal requests.
+    pub kind: Arc<str>,
+    /// Time between two rounds of requests.
+    pub interval: Duration,
+    /// The server.
+    pub server: HttpServer,
+    /// Path and query of each request, behind the address of the server.
+    pub paths: Vec<String>,
+    /// Returns all objects that there are, from the bodies of the answers in the order of the
+    /// paths. Objects of the last round that are not among them are gone. It is not called if a
+    /// request fails or is not answered with the status 200; the objects then stay as they are.
+    pub read: Arc<ReadAnswers>,
+}
+
+/// A function that reads objects from the bodies of answers. The error is a text for the log.
+pub type ReadAnswers = dyn Fn(&[&[u8]]) -> Result<Vec<Value>, String> + Send + Sync;
+
+/// An HTTP server.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct HttpServer {
+    /// Its address: `http://prometheus.monitoring.svc:9090`. It may have a path.
+    pub address: String,
+    /// The bearer token of the requests, if any.
+    pub token: Option<String>,
+    /// Whether the certificate of the server is not verified.
+    pub accepts_any_certificate: bool,
+}
+
+/// Formats without the token.
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl HttpServer {
+    /// Checks the address.
+    ///
+    /// # Errors
+    /// The address is not one of an HTTP server. The text does not contain a password.
+    pub fn check(&self) -> Result<(), String> {
+        let rest = ["http://", "https://"].iter().find_map(|own| self.address.strip_prefix(own));
+        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+        if host.contains('@') {
+            return Err("a user in the address is not supported".to_owned());
+        }
+        let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
+        match !host.is_empty() && !host.starts_with(':') && self.address.chars().all(is_plain) {
+            true => Ok(()),
+            false => Err(format!(
+                "must be the address of a server, like http://prometheus.monitoring.svc:9090, got {:?}",
+                self.address
+            )),
+        }
+    }
 }
 
 /// The task of a [`Feed::Task`].
@@ -44,6 +107,7 @@ impl Feed {
     pub const fn kind(&self) -> &Arc<str> {
         match self {
             Self::Poll { kind, .. } | Self::Task { kind, .. } => kind,
+            Self::Http(feed) => &feed.kind,
         }
     }
 }
@@ -55,7 +119,17 @@ impl fmt::Debug for Feed {
                 f.debug_struct("Poll").field("kind", kind).field("interval", interval).finish()
             }
             Self::Task { kind, .. } => f.debug_struct("Task").field("kind", kind).finish(),
+            Self::Http(feed) => feed.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for HttpFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, interval, server, paths, .. } = self;
+        let mut feed = f.debug_struct("Http");
+        feed.field("kind", kind).field("interval", interval).field("server", server);
+        feed.field("paths", paths).finish()
     }
 }
 
@@ -97,6 +171,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn address_of_a_server_has_a_scheme_and_a_host() {
+        let check = |address: &str| {
+            let address = address.to_owned();
+            HttpServer { address, token: None, accepts_any_certificate: false }.check()
+        };
+        for valid in ["http://prometheus:9090", "https://m.example.com/prom/", "http://[::1]:1"] {
+            assert_eq!(check(valid), Ok(()), "{valid}");
+        }
+        for (wrong, expected) in [
+            ("prometheus:9090", "must be the address of a server"),
+            ("http://", "must be the address of a server"),
+            ("http://:9090", "must be the address of a server"),
+            ("http://a b", "must be the address of a server"),
+            ("http://a/?x=1", "must be the address of a server"),
+            ("http://me:secret@a", "a user in the address is not supported"),
+        ] {
+            let error = check(wrong).unwrap_err();
+            assert!(error.starts_with(expected) && !error.contains("secret"), "{error}");
+        }
+    }
 
     #[test]
     fn sink_reports_objects_and_removals() {
