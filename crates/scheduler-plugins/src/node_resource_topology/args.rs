@@ -72,6 +72,8 @@ pub(super) struct Settings {
     pub(super) only_exclusive: Option<bool>,
     /// Whether a report with another configuration of the kubelet counts at once.
     pub(super) follows_attributes: bool,
+    /// Whether the victims of a preemption leave room on NUMA nodes.
+    pub(super) frees_victims: bool,
     policies: Vec<Policy>,
     pub(super) rejects_missing: bool,
 }
@@ -178,10 +180,18 @@ impl NodeResourceTopologyMatchArgs {
                 _ => None,
             },
             follows_attributes: cache.resync_scope.as_deref() != Some("OnlyResources"),
+            frees_victims: self.preempts(),
             policies: filtered,
             rejects_missing: self.nodes_without_topology.as_deref() == Some("Reject"),
         };
         faults.none_or(settings)
+    }
+
+    /// Whether the victims of a preemption leave room on NUMA nodes: only with over-reservation.
+    fn preempts(&self) -> bool {
+        self.preemption_mode.as_deref() == Some("Enabled")
+            && self.cache_resync_period_seconds > 0
+            && !self.discard_reserved_nodes
     }
 
     /// Says which arguments have no effect, or another one than in scheduler-plugins.
@@ -193,10 +203,10 @@ impl NodeResourceTopologyMatchArgs {
                  since a watch brings each report at once",
             );
         }
-        if self.preemption_mode.as_deref() == Some("Enabled") {
+        if self.preemption_mode.as_deref() == Some("Enabled") && !self.preempts() {
             notes.push(
-                "preemptionMode Enabled has no effect: victims free no room of NUMA nodes until \
-                 the node reports it",
+                "preemptionMode Enabled has no effect without cacheResyncPeriodSeconds: a report \
+                 does not say for which pods it accounts",
             );
         }
         if self.cache.informer_mode.as_deref() == Some("Shared") {

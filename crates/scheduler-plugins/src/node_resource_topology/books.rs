@@ -14,6 +14,10 @@ use super::args::{Foreign, Settings};
 use super::demand::Demand;
 use super::fingerprint;
 use super::topology::{Fingerprint, KIND, Topology};
+use super::victims;
+
+/// Number of pods that are gone which a report may have.
+const FORGOTTEN: usize = 32;
 
 /// What a decision sees of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(super) enum Seen {
     Stale,
     /// The report, without what later pods may take.
     Topology(Arc<Topology>),
+    /// The reports that are possible without the victims of a preemption.
+    OneOf(Vec<Topology>),
 }
 
 /// A report that was accepted, and the pods for which it accounts.
@@ -78,7 +84,10 @@ impl Books {
                 // A what-if: the report that was accepted last, with other pods on the node.
                 self.seen(&node.cluster().node(node.ix()), settings);
                 let accepted = self.rows[index].accepted.as_ref();
-                let seen = accepted.map_or(Seen::Missing, |own| self.look(own, node, settings));
+                let seen = accepted.map_or(Seen::Missing, |own| match settings.frees_victims {
+                    true => self.look_without_victims(own, node, settings),
+                    false => self.look(own, node, settings),
+                });
                 self.buffer.insert(seen)
             }
         }
@@ -93,6 +102,29 @@ impl Books {
         let accepted = accept(before, node, settings);
         let seen = accepted.as_ref().map(|own| self.look(own, node, settings));
         self.rows[index] = Row { generation, accepted, seen };
+    }
+
+    /// Adds the room of the pods that the what-if removes, as far as it is known.
+    fn look_without_victims(
+        &self,
+        accepted: &Accepted,
+        node: &NodeView<'_>,
+        settings: &Settings,
+    ) -> Seen {
+        let accounted = node.removed().filter(|pod| accepted.pods.contains(&pod.uid));
+        let victims: Vec<Demand> = accounted.map(|pod| Demand::of(pod)).collect();
+        if victims.is_empty() {
+            return self.look(accepted, node, settings);
+        }
+        let mut possible = Vec::new();
+        for topology in victims::without(&accepted.topology, &victims) {
+            let accepted = Accepted { topology: Arc::new(topology), ..accepted.clone() };
+            match self.look(&accepted, node, settings) {
+                Seen::Topology(topology) => possible.push(Arc::unwrap_or_clone(topology)),
+                other => return other,
+            }
+        }
+        Seen::OneOf(possible)
     }
 
     /// Applies the pods for which the report does not account.
@@ -171,9 +203,12 @@ fn accept(before: Option<Accepted>, node: &NodeView<'_>, settings: &Settings) ->
     {
         return with(pods);
     }
-    // A pod of the same UID does not come back.
-    let present = all();
-    before.pods.retain(|uid| present.contains(uid));
+    // Pods that are taken off for a while come back, so they are forgotten late.
+    let present = node.pod_count().max(0) as usize;
+    if before.pods.len() > 2 * present + FORGOTTEN {
+        let present = all();
+        before.pods.retain(|uid| present.contains(uid));
+    }
     Some(before)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{ContainerKind, ContainerResources, Pod, Resources, is_extended_resource_name};
 
-use super::topology::Topology;
+use super::topology::{Scope, Topology};
 use crate::qos::QosClass;
 
 const CPU: &str = "cpu";
@@ -84,14 +84,45 @@ impl Demand {
     pub(super) fn is_exclusive(&self, topology: &Topology) -> bool {
         let lasting = self.containers.iter().filter(|own| own.kind != ContainerKind::Init);
         lasting.flat_map(|container| &container.requests).any(|request| {
-            let is_guaranteed = self.class == QosClass::Guaranteed;
-            match &*request.name {
-                CPU => is_guaranteed && request.amount % 1000 == 0,
-                MEMORY => is_guaranteed,
-                name if name.starts_with(HUGE_PAGES) => is_guaranteed,
-                name => !request.is_native && topology.lists(name),
-            }
+            self.holds(request) && (request.is_native || topology.lists(&request.name))
         })
+    }
+}
+
+impl Demand {
+    /// Returns what the pod holds for itself alone, in parts of which each lies in one NUMA node under
+    /// the policy single-numa-node: the containers that keep running, or the pod.
+    pub(super) fn exclusive_parts(&self, scope: Scope) -> Vec<Vec<Request>> {
+        let lasting = self.containers.iter().filter(|own| own.kind != ContainerKind::Init);
+        let parts = lasting.map(|container| {
+            let exclusive = container.requests.iter().filter(|own| self.holds(own));
+            exclusive.cloned().collect::<Vec<_>>()
+        });
+        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+        match scope {
+            Scope::Container => parts,
+            Scope::Pod => {
+                let mut whole: Vec<Request> = Vec::new();
+                for request in parts.into_iter().flatten() {
+                    match whole.iter_mut().find(|own| own.name == request.name) {
+                        Some(own) => own.amount = own.amount.saturating_add(request.amount),
+                        None => whole.push(request),
+                    }
+                }
+                if whole.is_empty() { Vec::new() } else { vec![whole] }
+            }
+        }
+    }
+
+    /// Whether a container of the pod has the resource for itself alone, if NUMA nodes list it.
+    fn holds(&self, request: &Request) -> bool {
+        let is_guaranteed = self.class == QosClass::Guaranteed;
+        match &*request.name {
+            CPU => is_guaranteed && request.amount % 1000 == 0,
+            MEMORY => is_guaranteed,
+            name if name.starts_with(HUGE_PAGES) => is_guaranteed,
+            _ => !request.is_native,
+        }
     }
 }
 

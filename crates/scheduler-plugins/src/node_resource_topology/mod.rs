@@ -10,6 +10,7 @@
 //! | `align`, `combinations` | whether a kubelet admits the pod |
 //! | `scoring` | the strategies |
 //! | `books`, `fingerprint` | which pods a report accounts for |
+//! | `victims` | the room that victims of a preemption leave |
 
 mod align;
 mod args;
@@ -19,6 +20,7 @@ mod demand;
 mod fingerprint;
 mod scoring;
 mod topology;
+mod victims;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -112,12 +114,17 @@ impl NodeResourceTopologyMatch {
             Seen::Stale => Status::unschedulable(STALE),
             Seen::Missing if self.settings.rejects_missing => Status::unresolvable(MISSING),
             Seen::Missing => Status::success(),
-            Seen::Topology(topology) => match topology.config.policy {
-                policy if self.settings.filters(policy) => {
-                    align::check(topology, policy, demand, node)
-                }
-                _ => Status::success(),
-            },
+            Seen::Topology(topology) => self.check(topology, demand, node),
+            Seen::OneOf(possible) => possible.iter().fold(Status::success(), |status, topology| {
+                if status.is_success() { self.check(topology, demand, node) } else { status }
+            }),
+        }
+    }
+
+    fn check(&self, topology: &Topology, demand: &Demand, node: &NodeView<'_>) -> Status {
+        match topology.config.policy {
+            policy if self.settings.filters(policy) => align::check(topology, policy, demand, node),
+            _ => Status::success(),
         }
     }
 
@@ -157,7 +164,7 @@ impl NodeResourceTopologyMatch {
         self.ledger().reserved.remove(&pod.uid);
         let key = ObjectKey::cluster_scoped(EventResource::Custom(KIND.into()), node.into());
         if let Some(topology) = handle.cluster.stored_object(&key) {
-            let update = ObjectUpdate { old: Some(topology.clone()), new: Some(topology) };
+            let update = ObjectUpdate { old: None, new: Some(topology) };
             handle.command(Command::ObjectChanged(Box::new(update)));
         }
     }
@@ -171,6 +178,10 @@ impl NodeResourceTopologyMatch {
         }
         match ledger.books.seen(node, &self.settings) {
             Seen::Topology(topology) => self.settings.scorer.score(topology, demand),
+            Seen::OneOf(possible) => {
+                let scores = possible.iter().map(|own| self.settings.scorer.score(own, demand));
+                scores.min().unwrap_or(0)
+            }
             Seen::Missing | Seen::Stale => 0,
         }
     }

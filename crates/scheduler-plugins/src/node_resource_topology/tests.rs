@@ -1,4 +1,4 @@
-use framework::{Code, EventObjects, Object, QueueingHint};
+use framework::{Code, EventObjects, Object, Overlay, QueueingHint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{Harness, node, object};
@@ -398,6 +398,57 @@ fn other_configuration_of_the_kubelet_counts_at_once() {
     }
 }
 
+/// Whether a pod of so many CPUs fits without the victims, which are on the node `a`.
+fn fits_without(harness: &Harness, plugin: &Plugin, cpu: i64, victims: &[&str]) -> bool {
+    let mut json = pod_json("p", Vec::new(), vec![container(cpu, 1, 0)]);
+    json["spec"]["schedulerName"] = json!(OWN);
+    let pod = harness.pod_from_json(&json);
+    let (mut state, handle) = (framework::CycleState::new(), harness.handle());
+    let pre_filter = plugin.pre_filter.as_ref().unwrap();
+    pre_filter.pre_filter(AttemptMut::new(&mut state, &pod, &handle)).unwrap();
+    let cluster = handle.cluster;
+    let node = cluster.node(cluster.node_named("a").unwrap());
+    let mut overlay = Overlay::default();
+    for (pod, _) in node.placed().filter(|(_, pod)| victims.contains(&&*pod.key.name)) {
+        overlay.remove(cluster, pod);
+    }
+    let filter = plugin.filter.as_ref().unwrap();
+    filter.filter(&Attempt::new(&state, &pod, &handle), &node.with(&overlay)).is_success()
+}
+
+#[test]
+fn victims_leave_their_room_where_they_may_lie() {
+    let args = |mode: &str| json!({"cacheResyncPeriodSeconds": 5, "preemptionMode": mode});
+    let with = |mode: &str, policy: &str, pods: &[(&str, i64)], free: [i64; 2]| {
+        let harness = harness(args(mode)).node(big_node("a"));
+        let pods: Vec<Pod> =
+            pods.iter().map(|(name, cpu)| placed(&harness, name, OWN, *cpu, true)).collect();
+        let all: Vec<&Pod> = pods.iter().collect();
+        // A NUMA node has 16 CPUs.
+        let zones = [zone(0, free[0], 60, 0), zone(1, free[1], 60, 0)];
+        let report = with_fingerprint(topology("a", policy, &zones), &all);
+        pods.iter().fold(harness, |harness, pod| harness.pod(pod.clone())).object(KIND, report)
+    };
+    let fits = |mode: &str, harness: &Harness, cpu: i64, victims: &[&str]| {
+        let plugin = plugin(&PluginArgs::new(args(mode))).unwrap();
+        fits_without(harness, &plugin, cpu, victims)
+    };
+    let one = with("Enabled", SINGLE, &[("x", 12), ("y", 4)], [4, 12]);
+    assert!(!fits("Enabled", &one, 16, &[]));
+    // Only the first NUMA node has 12 CPUs in use, and `y` may lie on either.
+    assert!(fits("Enabled", &one, 16, &["x"]));
+    assert!(!fits("Enabled", &one, 16, &["y"]));
+    let two = with("Enabled", SINGLE, &[("x", 8), ("y", 8)], [8, 8]);
+    // Wherever a pod of 8 CPUs was, 16 are free then.
+    assert!(fits("Enabled", &two, 16, &["x"]) && fits("Enabled", &two, 16, &["x", "y"]));
+    assert!(!fits("Enabled", &two, 9, &[]));
+    assert!(!fits("Disabled", &one, 16, &["x"]));
+    // A pod that the report does not have is not subtracted when it goes.
+    let late = placed(&two, "late", OWN, 12, false);
+    let late = two.pod(late);
+    assert!(!fits("Enabled", &late, 16, &["x"]) && fits("Enabled", &late, 16, &["x", "late"]));
+}
+
 #[test]
 fn reserved_node_takes_no_pod_until_the_bind() {
     let discarding = harness(json!({"discardReservedNodes": true, "cacheResyncPeriodSeconds": 5}))
@@ -447,7 +498,7 @@ fn wrong_arguments_are_reported() {
     assert!(error(json!({"filterPolicies": ["none"]})).starts_with("filterPolicies[0]: "));
     assert!(error(json!({"cache": {"mode": "x"}})).starts_with("unknown field `mode`"));
     let made = plugin(&PluginArgs::new(json!({"preemptionMode": "Enabled"}))).unwrap();
-    assert_eq!(made.notes.len(), 1);
+    assert!(made.notes[0].starts_with("preemptionMode Enabled has no effect"), "{:?}", made.notes);
     assert_eq!(made.args.unwrap()["scoringStrategy"]["resources"][1]["weight"], 1);
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use framework::Quantity;
 use serde::Deserialize;
 
+use super::demand::Request;
+
 /// The kind, as `<plural>.<version>.<group>`.
 pub(super) const KIND: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
 
@@ -80,6 +82,21 @@ pub(super) struct Zone {
 impl Zone {
     pub(super) fn resource(&self, name: &str) -> Option<&ZoneResource> {
         self.resources.iter().find(|own| *own.name == *name)
+    }
+
+    /// Whether so much of each resource is in use that a part of a pod may lie here.
+    pub(super) fn may_hold(&self, part: &[Request]) -> bool {
+        part.iter().all(|request| {
+            self.resource(&request.name)
+                .is_some_and(|own| own.capacity.saturating_sub(own.available) >= request.amount)
+        })
+    }
+
+    /// Gives an amount back.
+    pub(super) fn add(&mut self, name: &str, amount: i64) {
+        if let Some(own) = self.resources.iter_mut().find(|own| *own.name == *name) {
+            own.available = own.available.saturating_add(amount);
+        }
     }
 
     /// Takes an amount away, down to 0.

@@ -6,9 +6,9 @@ use engine::cycle::Form;
 use framework::{EventResource, ObjectKey, PodKey};
 use loadmaster_scheduler_plugins::node_resource_topology::NAME;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::world::{Placements, World};
+use crate::world::{NODES, World, forms_agree, node_name, steps};
 
 const KIND: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
 
@@ -65,6 +65,22 @@ fn report_that_changes_or_appears_releases_a_waiting_pod() {
     assert_eq!(world.node_of("p"), Some("late"));
 }
 
+#[test]
+fn end_of_a_bind_releases_a_pod_that_waits_for_the_node() {
+    let mut world = World::new(Form::Ranked, NAME, json!({"discardReservedNodes": true}));
+    world.node("a");
+    report(&mut world, "a", SINGLE, &[4, 4]);
+    world.pod("p", 2);
+    world.pod("q", 2);
+    world.attempt();
+    world.attempt();
+    world.settle();
+    let message = &world.messages[&PodKey::new("default", "q")];
+    assert!(message.contains("1 invalid node topology data"), "{message}");
+    world.pass();
+    assert_eq!((world.node_of("p"), world.node_of("q")), (Some("a"), Some("a")));
+}
+
 /// With over-reservation, the report of a node that is gone says nothing about the node that gets
 /// its id.
 #[test]
@@ -106,50 +122,17 @@ fn room_of_a_report_is_given_away_once() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    Report { node: usize, is_single: bool, cpus: Vec<i64> },
-    Withdraw(usize),
-    Pod { cpu: i64 },
-    Delete(usize),
-    Pass,
+enum Report {
+    Written { node: usize, is_single: bool, cpus: Vec<i64> },
+    Withdrawn(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn reports() -> impl Strategy<Value = Report> {
     prop_oneof![
-        4 => (0usize..4, any::<bool>(), prop::collection::vec(0i64..9, 1..3))
-            .prop_map(|(node, is_single, cpus)| Step::Report { node, is_single, cpus }),
-        1 => (0usize..4).prop_map(Step::Withdraw),
-        6 => (1i64..5).prop_map(|cpu| Step::Pod { cpu }),
-        2 => (0usize..20).prop_map(Step::Delete),
-        1 => Just(Step::Pass),
+        4 => (0..NODES, any::<bool>(), prop::collection::vec(0i64..9, 1..3))
+            .prop_map(|(node, is_single, cpus)| Report::Written { node, is_single, cpus }),
+        1 => (0..NODES).prop_map(Report::Withdrawn),
     ]
-}
-
-/// Returns the node of each pod after each step.
-fn placements(form: Form, args: &Value, steps: &[Step]) -> Vec<Placements> {
-    let mut world = World::new(form, NAME, args.clone());
-    let name = |node: usize| format!("n{node}");
-    (0..4).for_each(|node| world.node(&name(node)));
-    let mut pods = 0;
-    let mut history = Vec::new();
-    for step in steps {
-        match step {
-            Step::Report { node, is_single, cpus } => {
-                let policy = if *is_single { SINGLE } else { "none" };
-                report(&mut world, &name(*node), policy, cpus);
-            }
-            Step::Withdraw(node) => withdraw(&mut world, &name(*node)),
-            Step::Pod { cpu } => {
-                world.pod(&format!("p{pods}"), *cpu);
-                pods += 1;
-            }
-            Step::Delete(pod) => world.delete(&format!("p{pod}")),
-            Step::Pass => world.pass(),
-        }
-        world.settle();
-        history.push(world.placements());
-    }
-    history
 }
 
 proptest! {
@@ -157,17 +140,22 @@ proptest! {
 
     #[test]
     fn decisions_on_changed_nodes_are_those_of_full_passes(
-        steps in prop::collection::vec(step(), 1..40),
+        steps in steps(reports()),
         args in prop::sample::select(vec![
             json!({}),
             json!({"cacheResyncPeriodSeconds": 5}),
+            json!({"cacheResyncPeriodSeconds": 5, "preemptionMode": "Enabled"}),
             json!({"scoringStrategy": {"type": "LeastNUMANodes"}, "nodesWithoutTopology": "Reject"}),
             json!({"scoringStrategy": {"type": "MostAllocated"}, "cacheResyncPeriodSeconds": 5}),
             json!({"discardReservedNodes": true}),
         ]),
     ) {
-        let ranked = placements(Form::Ranked, &args, &steps);
-        prop_assert_eq!(&ranked, &placements(Form::Set, &args, &steps));
-        prop_assert_eq!(&ranked, &placements(Form::OneNode, &args, &steps));
+        forms_agree(NAME, &args, &steps, |world, step| match step {
+            Report::Written { node, is_single, cpus } => {
+                let policy = if *is_single { SINGLE } else { "none" };
+                report(world, &node_name(*node), policy, cpus);
+            }
+            Report::Withdrawn(node) => withdraw(world, &node_name(*node)),
+        })?;
     }
 }
