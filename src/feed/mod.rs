@@ -7,6 +7,8 @@
 mod origin;
 mod poll;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;

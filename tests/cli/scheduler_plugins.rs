@@ -23,7 +23,6 @@ fn profile_with_a_plugin_that_is_not_built_names_what_serves_instead() {
     let text = include_str!("../../config/examples/scheduler-plugins.yaml");
     for (name, instead) in [
         ("CapacityScheduling", "ResourceQuota"),
-        ("LowRiskOverCommitment", "LoadVariationRiskBalancing"),
         ("NetworkOverhead", "podAffinity"),
         ("TopologicalSort", "PrioritySort"),
         ("SySched", "podAntiAffinity"),

@@ -20,6 +20,7 @@ mod faults;
 mod groups;
 mod leader_election;
 mod levels;
+mod load;
 mod nodes;
 mod outages;
 mod preemption;

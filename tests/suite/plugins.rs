@@ -19,7 +19,6 @@ fn registry() -> Registry {
     let mut registry = plugins::registry();
     zone_cost::register(&mut registry).unwrap();
     maintenance_window::register(&mut registry).unwrap();
-    load_aware::register(&mut registry).unwrap();
     registry
 }
 
@@ -196,25 +195,6 @@ fn zone_cost_rejects_invalid_arguments() {
     let error = Profiles::build(&[profile], &[], &registry(), false).map(|_| ()).unwrap_err();
     let text = "initializing plugin \"ZoneCost\": zones[a]: must be from 0 to 1000000, got -1";
     assert!(error.to_string().ends_with(text), "{error}");
-}
-
-#[test]
-fn load_aware_prefers_the_node_at_its_target() {
-    let mut world = World::new(profile_with(load_aware::NAME, 10, json!({})));
-    for (name, cpu) in [("busy", "9"), ("calm", "4")] {
-        world.node(node(name).allocatable("cpu", "10"));
-        let metrics = json!({
-            "metadata": {"name": name},
-            "timestamp": Time::from_secs(990).to_string(),
-            "window": "10s",
-            "usage": {"cpu": cpu},
-        });
-        let kind = EventResource::Custom(load_aware::KIND.into());
-        world.apply(Change::Object(Box::new(testkit::object(kind, metrics))));
-    }
-    world.pod(pod("p"));
-    world.settle();
-    assert_eq!(world.node_of("p"), Some("calm"));
 }
 
 fn window(state: &str) -> Option<Value> {

@@ -10,6 +10,8 @@
 //! | NodeResourceTopologyMatch | [`node_resource_topology`] |
 //! | TargetLoadPacking | [`load::target_load_packing`] |
 //! | LoadVariationRiskBalancing | [`load::load_variation_risk_balancing`] |
+//! | LowRiskOverCommitment | [`load::low_risk_over_commitment`] |
+//! | LoadAwareScheduling, of Koordinator | [`load::load_aware_scheduling`] |
 //! | Coscheduling | [`coscheduling`] |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
@@ -33,12 +35,14 @@ use framework::{Plugin, PluginArgs, Registry};
 type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
 
 /// The plugins of this crate, by name.
-const ALL: [(&str, Factory); 8] = [
+const ALL: [(&str, Factory); 10] = [
     (node_resources_allocatable::NAME, node_resources_allocatable::plugin),
     (node_metadata::NAME, node_metadata::plugin),
     (node_resource_topology::NAME, node_resource_topology::plugin),
     (load::target_load_packing::NAME, load::target_load_packing::plugin),
     (load::load_variation_risk_balancing::NAME, load::load_variation_risk_balancing::plugin),
+    (load::low_risk_over_commitment::NAME, load::low_risk_over_commitment::plugin),
+    (load::load_aware_scheduling::NAME, load::load_aware_scheduling::plugin),
     (pod_state::NAME, pod_state::plugin),
     (qos_sort::NAME, qos_sort::plugin),
     (coscheduling::NAME, coscheduling::plugin),

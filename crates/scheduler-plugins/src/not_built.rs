@@ -9,17 +9,12 @@ struct NotBuilt {
     instead: &'static str,
 }
 
-const ALL: [NotBuilt; 8] = [
+const ALL: [NotBuilt; 7] = [
     NotBuilt {
         name: "CapacityScheduling",
         instead: "ElasticQuotas are not read. A ResourceQuota limits the requests of a namespace, \
                   and Kueue lends quota between queues (docs/guides/groups.md); remove the plugin \
                   from the profile",
-    },
-    NotBuilt {
-        name: "LowRiskOverCommitment",
-        instead: "LoadVariationRiskBalancing prefers nodes by their measured load; enable it in \
-                  place of this plugin",
     },
     NotBuilt {
         name: "NetworkOverhead",

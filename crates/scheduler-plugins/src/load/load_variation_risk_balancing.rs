@@ -1,11 +1,15 @@
 //! LoadVariationRiskBalancing: prefers nodes whose measured load is low and steady.
 
 use framework::{
-    Attempt, AttemptMut, Dependence, NodeView, Plugin, PluginArgs, Score, ScoreScope, Status,
+    Attempt, AttemptMut, Dependence, NodeView, PerNode, Plugin, PluginArgs, Score, ScoreScope,
+    Status, Time,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LoadArgs, Reader, capacity};
+use super::measured::Measured;
+use super::pods::{self, Amounts};
+use super::rows::{Locked, Rows};
+use super::{LoadArgs, Reader, allocatable, capacity};
 
 /// Name of the plugin.
 pub const NAME: &str = "LoadVariationRiskBalancing";
@@ -33,28 +37,44 @@ impl Default for LoadVariationRiskBalancingArgs {
     }
 }
 
-const FIELDS: [&str; 5] = [
-    "watcherAddress",
-    "metricProvider",
-    "maximumAgeSeconds",
-    "safeVarianceMargin",
-    "safeVarianceSensitivity",
-];
+/// The fields that the arguments may have beside those of the load.
+const FIELDS: [&str; 2] = ["safeVarianceMargin", "safeVarianceSensitivity"];
 
 /// The plugin.
 #[derive(Debug)]
 struct LoadVariationRiskBalancing {
     reader: Reader,
+    margin: f64,
+    sensitivity: f64,
+    rows: Rows<Row>,
+}
+
+/// The load of a node without the pod.
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    taken: Time,
+    cpu: Option<Part>,
+    memory: Option<Part>,
+}
+
+/// The load of a resource as shares.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    average: f64,
+    /// The deviation with margin and sensitivity.
+    deviation: f64,
+    /// What the node can give to pods.
+    allocatable: i64,
 }
 
 /// Makes the plugin from [`LoadVariationRiskBalancingArgs`].
 ///
 /// # Errors
-/// The arguments do not decode, or the source is not built.
+/// The arguments do not decode, or the source is invalid.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     super::refuse_unknown(args, &FIELDS)?;
     let mut args = args.decode::<LoadVariationRiskBalancingArgs>()?;
-    args.load = args.load.checked()?;
+    let reader = Reader::new(&mut args.load)?;
     let mut notes = Vec::new();
     for (field, value) in [
         ("safeVarianceMargin", &mut args.safe_variance_margin),
@@ -63,48 +83,108 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         if *value < 0.0 {
             *value = 1.0;
         }
-        if *value != 1.0 {
+        if *value != 1.0 && !reader.has_deviations() {
             notes.push(format!(
                 "{field} has no effect: metrics.k8s.io has no deviation of the load, which \
                  counts as 0"
             ));
         }
     }
-    let plugin = LoadVariationRiskBalancing { reader: Reader::new(&args.load) };
-    let plugin = Reader::register(Plugin::new(NAME, plugin).score());
+    let plugin = LoadVariationRiskBalancing {
+        reader: reader.clone(),
+        margin: args.safe_variance_margin,
+        sensitivity: args.safe_variance_sensitivity,
+        rows: Rows::default(),
+    };
+    let plugin = reader.register(Plugin::new(NAME, plugin).score());
     let plugin = notes.into_iter().fold(plugin, |plugin, note| plugin.note(note));
     Ok(plugin.decides_by_template().args(&args).build())
 }
 
-/// Returns 100 minus the risk, in percent: half the expected utilization.
-fn score(utilization: f64) -> f64 {
-    (1.0 - utilization.clamp(0.0, 1.0) / 2.0) * 100.0
+/// Returns 100 minus the risk in percent, for a load and its deviation.
+fn score(load: f64, deviation: f64) -> f64 {
+    (1.0 - f64::midpoint(load.clamp(0.0, 1.0), deviation)) * 100.0
+}
+
+impl Part {
+    #[inline]
+    fn score(&self, request: i64) -> f64 {
+        match self.allocatable {
+            none if none <= 0 => 0.0,
+            some => score(self.average + request.max(0) as f64 / some as f64, self.deviation),
+        }
+    }
+}
+
+impl LoadVariationRiskBalancing {
+    fn row(&self, node: &NodeView<'_>) -> Row {
+        let Some(metrics) = self.reader.last(node) else { return Row::default() };
+        let (capacity, allocatable) = (capacity(node), allocatable(node));
+        let part = |own: Measured, capacity: i64, allocatable: i64| {
+            let deviation = own.deviation.clamp(0.0, 1.0).powf(1.0 / self.sensitivity);
+            Part {
+                average: own.average.share_of(capacity).min(1.0),
+                deviation: (deviation * self.margin).clamp(0.0, 1.0),
+                allocatable,
+            }
+        };
+        Row {
+            taken: metrics.taken,
+            cpu: metrics.cpu.map(|own| part(own, capacity.milli_cpu, allocatable.milli_cpu)),
+            memory: metrics.memory.map(|own| part(own, capacity.memory, allocatable.memory)),
+        }
+    }
+
+    #[inline]
+    fn score_of(
+        &self,
+        incoming: &Incoming,
+        node: &NodeView<'_>,
+        rows: &mut Locked<'_, Row>,
+    ) -> i64 {
+        let row = rows.of(node, || self.row(node));
+        if row.taken < incoming.fresh_since {
+            return 0;
+        }
+        let cpu = row.cpu.map(|own| own.score(incoming.request.milli_cpu));
+        let memory = row.memory.map(|own| own.score(incoming.request.memory));
+        match (cpu, memory) {
+            (Some(cpu), Some(memory)) => cpu.min(memory),
+            (own, other) => own.or(other).unwrap_or(0.0),
+        }
+        .round() as i64
+    }
+
+    fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {
+        Incoming {
+            request: pods::requests(attempt.pod),
+            fresh_since: self.reader.fresh_since(attempt.handle),
+        }
+    }
+}
+
+/// The pod to be placed, and since when measurements count.
+struct Incoming {
+    request: Amounts,
+    fresh_since: Time,
 }
 
 impl Score for LoadVariationRiskBalancing {
     fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        let Some(metrics) = self.reader.measured(node, attempt.handle) else { return Ok(0) };
-        let (capacity, allocatable) = (capacity(node), node.allocatable());
-        let request = &attempt.pod.requests.placed;
-        // The measured share of the capacity, and the requested share of what pods can have.
-        let part = |usage: i64, capacity: i64, request: i64, allocatable: i64| {
-            let share = |part: i64, whole: i64| part as f64 / whole as f64;
-            (capacity > 0 && allocatable > 0)
-                .then(|| score(share(usage, capacity).min(1.0) + share(request, allocatable)))
-        };
-        let usage = metrics.usage;
-        let cpu =
-            part(usage.milli_cpu, capacity.milli_cpu, request.milli_cpu, allocatable.milli_cpu);
-        let memory = part(usage.memory, capacity.memory, request.memory, allocatable.memory);
-        Ok(match (cpu, memory) {
-            (Some(cpu), Some(memory)) => cpu.min(memory),
-            (own, other) => own.or(other).unwrap_or(0.0),
+        Ok(self.score_of(&self.incoming(attempt), node, &mut self.rows.lock()))
+    }
+
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let (incoming, cluster) = (self.incoming(attempt), attempt.handle.cluster);
+        let mut rows = self.rows.lock();
+        for (node, score) in scores.nodes.iter().zip(scores.values) {
+            *score = self.score_of(&incoming, &cluster.node(*node), &mut rows);
         }
-        .round() as i64)
+        Ok(())
     }
 
     /// The pods on the node count by what is measured.
     fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(self.reader.dependence(attempt).without_pods())
+        Some(Reader::dependence(attempt).without_pods())
     }
 }

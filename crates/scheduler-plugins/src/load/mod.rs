@@ -1,38 +1,56 @@
-//! The measured load of nodes, from `metrics.k8s.io`.
+//! The measured load of nodes, from `metrics.k8s.io`, a load-watcher or Prometheus.
 //!
-//! The NodeMetrics are listed at intervals. A measurement that is older than a limit counts as none,
-//! so that a source that has ended decides nothing.
+//! The measurements are read at intervals. One that is older than a limit counts as none, so that a
+//! source that has ended decides nothing.
+//!
+//! | Module | Content |
+//! |---|---|
+//! | `source` | the sources, and their answers |
+//! | `measured` | what was measured on a node |
+//! | `pods` | what pods ask for, and which of them a measurement contains |
+//! | `rows` | what plugins keep of each node |
+//! | `beta` | the beta distribution |
 
+mod beta;
+pub mod load_aware_scheduling;
 pub mod load_variation_risk_balancing;
+pub mod low_risk_over_commitment;
+mod measured;
+mod pods;
+mod rows;
+mod source;
 pub mod target_load_packing;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    AttemptMut, Dependence, Feed, Handle, NodeView, PluginArgs, PluginBuilder, ScoreScope, Time,
-    api, parse_resource_list,
+    AttemptMut, Dependence, Handle, HttpServer, NodeView, PluginArgs, PluginBuilder, ScoreScope,
+    Time, api,
 };
 use serde::{Deserialize, Serialize};
 
-/// The kind, as `<plural>.<version>.<group>`.
-const KIND: &str = "nodes.v1beta1.metrics.k8s.io";
+use measured::NodeMetrics;
+use pods::Amounts;
+use source::Source;
 
 /// The capacity of nodes, to which the metrics relate.
 const CAPACITY: &str = "/status/capacity";
-
-/// The time between two lists of the metrics.
-const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The age of measurements is looked at in steps.
 const AGE_STEP: i64 = 10_000_000_000;
 
 const METRICS_SERVER: &str = "KubernetesMetricsServer";
+const PROMETHEUS: &str = "Prometheus";
+
+/// Where a load-watcher expects Prometheus.
+const PROMETHEUS_ADDRESS: &str = "http://prometheus-k8s:9090";
 
 /// The arguments that all plugins which read the load have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadArgs {
-    /// The address of a load-watcher; not built.
+    /// The address of a load-watcher, which goes before `metricProvider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watcher_address: Option<String>,
     /// Where the load is measured.
@@ -55,98 +73,87 @@ impl Default for LoadArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MetricProvider {
-    /// `KubernetesMetricsServer`.
+    /// `KubernetesMetricsServer` or `Prometheus`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Address; of other providers.
+    /// The address of Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Token; of other providers.
+    /// The bearer token for Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Whether certificates are not verified; of other providers.
+    /// Whether the certificate of Prometheus is not verified; by default it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }
 
+/// The fields of [`LoadArgs`].
+const FIELDS: [&str; 3] = ["watcherAddress", "metricProvider", "maximumAgeSeconds"];
+
 impl LoadArgs {
-    /// Fills in the provider, and checks that it is built.
-    fn checked(mut self) -> Result<Self, String> {
-        let instead = "set metricProvider.type to KubernetesMetricsServer, which reads \
-                       metrics.k8s.io, for example of prometheus-adapter";
-        if self.watcher_address.as_ref().is_some_and(|address| !address.is_empty()) {
-            return Err(format!("watcherAddress: load-watcher is not read; {instead}"));
+    /// Fills in the provider, and returns the source.
+    ///
+    /// # Errors
+    /// The provider is not known, an address is invalid, or measurements have no time to count.
+    fn complete(&mut self) -> Result<Source, String> {
+        if self.maximum_age_seconds == 0 {
+            return Err("maximumAgeSeconds: must be at least 1, got 0".to_owned());
+        }
+        let checked = |path: &str, server: HttpServer| {
+            server.check().map(|()| server).map_err(|error| format!("{path}: {error}"))
+        };
+        let watcher = self.watcher_address.as_ref().filter(|address| !address.is_empty());
+        if let Some(address) = watcher {
+            let address = address.clone();
+            let server = HttpServer { address, token: None, accepts_any_certificate: false };
+            return checked("watcherAddress", server).map(Source::LoadWatcher);
         }
         let provider = &mut self.metric_provider;
         if provider.kind.is_empty() {
             METRICS_SERVER.clone_into(&mut provider.kind);
         }
         match &*provider.kind {
-            METRICS_SERVER => {}
-            kind @ ("Prometheus" | "SignalFx") => {
-                return Err(format!("metricProvider.type: {kind} is not read; {instead}"));
+            METRICS_SERVER => Ok(Source::MetricsServer),
+            PROMETHEUS => {
+                let address = provider.address.get_or_insert_default();
+                if address.is_empty() {
+                    PROMETHEUS_ADDRESS.clone_into(address);
+                }
+                let server = HttpServer {
+                    address: address.clone(),
+                    token: provider.token.clone().filter(|token| !token.is_empty()),
+                    accepts_any_certificate: *provider.insecure_skip_verify.get_or_insert(true),
+                };
+                checked("metricProvider.address", server).map(Source::Prometheus)
+            }
+            "SignalFx" => {
+                Err("metricProvider.type: SignalFx is not read; set watcherAddress to a \
+                               load-watcher that reads it"
+                    .to_owned())
             }
             kind => {
-                let known = "KubernetesMetricsServer, Prometheus or SignalFx";
-                return Err(format!("metricProvider.type: must be {known}, got {kind:?}"));
+                let known = "KubernetesMetricsServer or Prometheus";
+                Err(format!("metricProvider.type: must be {known}, got {kind:?}"))
             }
         }
-        if self.maximum_age_seconds == 0 {
-            return Err("maximumAgeSeconds: must be at least 1, got 0".to_owned());
-        }
-        Ok(self)
     }
 }
 
 /// Refuses fields that the arguments do not have: a flattened type accepts every field.
 fn refuse_unknown(args: &PluginArgs, known: &[&str]) -> Result<(), String> {
     let given = args.decode::<serde_json::Map<String, serde_json::Value>>()?;
-    match given.keys().find(|field| !known.contains(&field.as_str())) {
+    let is_known = |field: &str| FIELDS.contains(&field) || known.contains(&field);
+    match given.keys().find(|field| !is_known(field)) {
         Some(field) => Err(format!("unknown field `{field}`")),
         None => Ok(()),
     }
 }
 
-/// What was measured on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Raw")]
-struct NodeMetrics {
-    /// When the measurement ended.
-    taken: Time,
-    usage: Amounts,
-}
-
-/// CPU in thousandths, and bytes of memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Amounts {
-    milli_cpu: i64,
-    memory: i64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Raw {
-    timestamp: String,
-    usage: api::ResourceList,
-}
-
-impl TryFrom<Raw> for NodeMetrics {
-    type Error = String;
-
-    fn try_from(raw: Raw) -> Result<Self, String> {
-        let taken = Time::parse_rfc3339(&raw.timestamp)
-            .map_err(|problem| format!("timestamp: {problem}"))?;
-        let mut problems = Vec::new();
-        let usage = parse_resource_list(&raw.usage, "usage", &mut problems);
-        if let Some(problem) = problems.first() {
-            return Err(problem.to_string());
-        }
-        Ok(Self { taken, usage: Amounts { milli_cpu: usage.milli_cpu, memory: usage.memory } })
-    }
-}
-
 /// Reads the measured load.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Reader {
+    source: Source,
+    kind: Arc<str>,
     maximum_age: Duration,
 }
 
@@ -158,35 +165,54 @@ impl AgeStep {
     fn of(handle: &Handle<'_>) -> Self {
         Self(handle.wall_time().as_nanos().div_euclid(AGE_STEP))
     }
+
+    const fn start(self) -> Time {
+        Time::from_nanos(self.0.saturating_mul(AGE_STEP))
+    }
 }
 
 impl Reader {
-    fn new(args: &LoadArgs) -> Self {
-        Self { maximum_age: Duration::from_secs(args.maximum_age_seconds) }
+    /// Makes the reader, and fills in the arguments.
+    ///
+    /// # Errors
+    /// The arguments are invalid.
+    fn new(args: &mut LoadArgs) -> Result<Self, String> {
+        let source = args.complete()?;
+        let maximum_age = Duration::from_secs(args.maximum_age_seconds);
+        Ok(Self { kind: source.kind(), source, maximum_age })
     }
 
     /// Adds what the reader needs to a plugin.
-    fn register<P: Send + Sync + 'static>(plugin: PluginBuilder<P>) -> PluginBuilder<P> {
+    fn register<P: Send + Sync + 'static>(&self, plugin: PluginBuilder<P>) -> PluginBuilder<P> {
         plugin
-            .feed(Feed::Poll { kind: KIND.into(), interval: INTERVAL })
-            .describes_nodes(KIND)
-            .watch_as::<NodeMetrics>(KIND)
+            .feed(self.source.feed())
+            .describes_nodes(&self.kind)
+            .watch_as::<NodeMetrics>(&self.kind)
             .keep_node_field(CAPACITY)
             .no_events()
     }
 
-    /// Returns the last measurement of the node, unless it is too old.
-    fn measured<'a>(&self, node: &NodeView<'_>, handle: &Handle<'a>) -> Option<&'a NodeMetrics> {
-        let metrics = handle.cluster.decoded::<NodeMetrics>(KIND, "", node.name())?;
-        let AgeStep(step) = AgeStep::of(handle);
-        let now = Time::from_nanos(step.saturating_mul(AGE_STEP));
-        (now.since(metrics.taken) <= self.maximum_age).then_some(metrics)
+    /// Whether the source has deviations.
+    const fn has_deviations(&self) -> bool {
+        !matches!(self.source, Source::MetricsServer)
+    }
+
+    /// Returns the last measurement of the node, however old it is.
+    fn last<'a>(&self, node: &NodeView<'a>) -> Option<&'a NodeMetrics> {
+        node.cluster().decoded::<NodeMetrics>(&self.kind, "", node.name())
+    }
+
+    /// Returns since when measurements count.
+    fn fresh_since(&self, handle: &Handle<'_>) -> Time {
+        let now = AgeStep::of(handle).start();
+        let age = i64::try_from(self.maximum_age.as_nanos()).unwrap_or(i64::MAX);
+        Time::from_nanos(now.as_nanos().saturating_sub(age))
     }
 
     /// Returns the dependence of scores on the node, its metrics and their age. A measurement
     /// becomes too old without a change of its node, so the keys of all nodes are asked for again
     /// with each step of the age.
-    fn dependence(&self, attempt: AttemptMut<'_>) -> Dependence<ScoreScope> {
+    fn dependence(attempt: AttemptMut<'_>) -> Dependence<ScoreScope> {
         let AttemptMut { state, handle, .. } = attempt;
         if state.read::<AgeStep>().is_none() {
             let step = AgeStep::of(handle);
@@ -205,17 +231,19 @@ impl Reader {
 /// Returns the capacity of a node; what it can give to pods if the capacity is not known.
 fn capacity(node: &NodeView<'_>) -> Amounts {
     let list = node.extra(CAPACITY).and_then(|list| api::ResourceList::deserialize(list).ok());
-    let of = |list| {
-        let own = parse_resource_list(list, "", &mut Vec::new());
-        Amounts { milli_cpu: own.milli_cpu, memory: own.memory }
-    };
-    let capacity = list.as_ref().map(of).unwrap_or_default();
-    let allocatable = node.allocatable();
+    let capacity = list.map(|list| Amounts::of_list(&list)).unwrap_or_default();
+    let allocatable = allocatable(node);
     let or = |own: i64, other: i64| if own > 0 { own } else { other };
     Amounts {
         milli_cpu: or(capacity.milli_cpu, allocatable.milli_cpu),
         memory: or(capacity.memory, allocatable.memory),
     }
+}
+
+/// Returns what the node can give to pods.
+fn allocatable(node: &NodeView<'_>) -> Amounts {
+    let own = node.allocatable();
+    Amounts { milli_cpu: own.milli_cpu, memory: own.memory }
 }
 
 #[cfg(test)]

@@ -1,23 +1,17 @@
 //! TargetLoadPacking: packs nodes up to a target utilization of their CPUs, and avoids nodes above.
 
-use std::time::Duration;
-
 use framework::{
     Attempt, AttemptMut, ContainerKind, ContainerResources, Dependence, NodeView, PerNode, Plugin,
-    PluginArgs, Pod, Score, ScoreScope, Status, api, parse_resource_list,
+    PluginArgs, Pod, Score, ScoreScope, Status, Time, api, parse_resource_list,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LoadArgs, NodeMetrics, Reader, capacity};
+use super::pods::{self, OVERHEAD};
+use super::rows::{Locked, Rows};
+use super::{LoadArgs, Reader, capacity};
 
 /// Name of the plugin.
 pub const NAME: &str = "TargetLoadPacking";
-
-/// The CPU among the overhead of a pod.
-const OVERHEAD: &str = "/spec/overhead";
-
-/// A pod that started less than this before a measurement is not in it.
-const REPORTING_LAG: Duration = Duration::from_mins(1);
 
 const DEFAULT_TARGET: i64 = 40;
 
@@ -47,15 +41,8 @@ impl Default for TargetLoadPackingArgs {
     }
 }
 
-/// The fields that the arguments may have.
-const FIELDS: [&str; 6] = [
-    "watcherAddress",
-    "metricProvider",
-    "maximumAgeSeconds",
-    "targetUtilization",
-    "defaultRequests",
-    "defaultRequestsMultiplier",
-];
+/// The fields that the arguments may have beside those of the load.
+const FIELDS: [&str; 3] = ["targetUtilization", "defaultRequests", "defaultRequestsMultiplier"];
 
 /// The plugin.
 #[derive(Debug)]
@@ -64,16 +51,27 @@ struct TargetLoadPacking {
     target: i64,
     default_milli_cpu: i64,
     multiplier: f64,
+    rows: Rows<Row>,
+}
+
+/// The load of a node without the pod.
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    taken: Time,
+    /// In thousandths of a CPU; what pods are expected to use that are not measured is in it.
+    usage: f64,
+    /// In thousandths of a CPU; 0 if nothing was measured.
+    capacity: i64,
 }
 
 /// Makes the plugin from [`TargetLoadPackingArgs`].
 ///
 /// # Errors
-/// The arguments do not decode, the source is not built, or the multiplier is no number.
+/// The arguments do not decode, the source is invalid, or the multiplier is no number.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     super::refuse_unknown(args, &FIELDS)?;
     let mut args = args.decode::<TargetLoadPackingArgs>()?;
-    args.load = args.load.checked()?;
+    let reader = Reader::new(&mut args.load)?;
     if args.target_utilization <= 0 {
         args.target_utilization = DEFAULT_TARGET;
     }
@@ -93,27 +91,25 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         return Err(problem.to_string());
     }
     let plugin = TargetLoadPacking {
-        reader: Reader::new(&args.load),
+        reader: reader.clone(),
         target: args.target_utilization,
         default_milli_cpu: match args.default_requests.contains_key("cpu") {
             true => defaults.milli_cpu,
             false => 1000,
         },
         multiplier,
+        rows: Rows::default(),
     };
     let plugin = Plugin::new(NAME, plugin).score().keep_containers().keep_pod_field(OVERHEAD);
-    Ok(Reader::register(plugin).decides_by_template().args(&args).build())
+    Ok(reader.register(plugin).decides_by_template().args(&args).build())
 }
 
 impl TargetLoadPacking {
     /// Returns the expected usage of a pod, in thousandths of a CPU.
     fn predicted(&self, pod: &Pod) -> i64 {
         let lasting = pod.containers().iter().filter(|own| own.kind == ContainerKind::App);
-        let overhead = pod.extra.get(OVERHEAD).and_then(|list| {
-            let list = api::ResourceList::deserialize(list).ok()?;
-            Some(parse_resource_list(&list, "", &mut Vec::new()).milli_cpu)
-        });
-        lasting.fold(overhead.unwrap_or(0), |sum, own| sum.saturating_add(self.of_container(own)))
+        let overhead = pods::overhead(pod).milli_cpu;
+        lasting.fold(overhead, |sum, own| sum.saturating_add(self.of_container(own)))
     }
 
     fn of_container(&self, container: &ContainerResources) -> i64 {
@@ -124,24 +120,46 @@ impl TargetLoadPacking {
         }
     }
 
-    /// Returns the expected usage of pods that came after the measurement.
-    fn missing(&self, node: &NodeView<'_>, metrics: &NodeMetrics) -> i64 {
-        let later = node.pods().filter(|pod| {
-            pod.start_time.get().is_none_or(|started| metrics.taken.since(started) < REPORTING_LAG)
-        });
-        later.fold(0, |sum, pod| sum.saturating_add(self.predicted(pod)))
+    /// Returns the load of the node, with the expected usage of pods that are not measured.
+    fn row(&self, node: &NodeView<'_>) -> Row {
+        let measured = || {
+            let metrics = self.reader.last(node)?;
+            Some((metrics.taken, metrics.cpu?.last_listed?))
+        };
+        let Some((taken, level)) = measured() else { return Row::default() };
+        let capacity = capacity(node).milli_cpu;
+        let missing = pods::unmeasured(node, taken);
+        let missing = missing.fold(0, |sum: i64, pod| sum.saturating_add(self.predicted(pod)));
+        Row { taken, usage: level.amount_of(capacity) + missing as f64, capacity }
     }
 
-    fn score_of(&self, incoming: i64, node: &NodeView<'_>, attempt: &Attempt<'_>) -> i64 {
-        let Some(metrics) = self.reader.measured(node, attempt.handle) else { return 0 };
-        let capacity = capacity(node).milli_cpu;
-        if capacity <= 0 {
+    #[inline]
+    fn score_of(
+        &self,
+        incoming: &Incoming,
+        node: &NodeView<'_>,
+        rows: &mut Locked<'_, Row>,
+    ) -> i64 {
+        let row = rows.of(node, || self.row(node));
+        if row.capacity <= 0 || row.taken < incoming.fresh_since {
             return 0;
         }
-        let usage =
-            metrics.usage.milli_cpu as f64 + incoming as f64 + self.missing(node, metrics) as f64;
-        score(100.0 * usage / capacity as f64, self.target as f64)
+        let usage = row.usage + incoming.milli_cpu as f64;
+        score(100.0 * usage / row.capacity as f64, self.target as f64)
     }
+
+    fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {
+        Incoming {
+            milli_cpu: self.predicted(attempt.pod),
+            fresh_since: self.reader.fresh_since(attempt.handle),
+        }
+    }
+}
+
+/// The pod to be placed, and since when measurements count.
+struct Incoming {
+    milli_cpu: i64,
+    fresh_since: Time,
 }
 
 /// Returns the score for an expected utilization: it rises from `target` to 100 at the target,
@@ -157,19 +175,20 @@ fn score(utilization: f64, target: f64) -> i64 {
 
 impl Score for TargetLoadPacking {
     fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        Ok(self.score_of(self.predicted(attempt.pod), node, attempt))
+        Ok(self.score_of(&self.incoming(attempt), node, &mut self.rows.lock()))
     }
 
     fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let incoming = self.predicted(attempt.pod);
+        let (incoming, cluster) = (self.incoming(attempt), attempt.handle.cluster);
+        let mut rows = self.rows.lock();
         for (node, score) in scores.nodes.iter().zip(scores.values) {
-            *score = self.score_of(incoming, &attempt.handle.cluster.node(*node), attempt);
+            *score = self.score_of(&incoming, &cluster.node(*node), &mut rows);
         }
         Ok(())
     }
 
     fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(self.reader.dependence(attempt))
+        Some(Reader::dependence(attempt))
     }
 }
 

@@ -1,64 +1,39 @@
-//! TargetLoadPacking and LoadVariationRiskBalancing: measurements come, stay away and expire, and
-//! decisions that look only at changed nodes are those of full passes.
+//! The plugins that read the load: measurements come, stay away and expire, and decisions that look
+//! only at changed nodes are those of full passes.
 
 use engine::cycle::Form;
-use framework::Time;
-use loadmaster_scheduler_plugins::load::{load_variation_risk_balancing, target_load_packing};
+use framework::{PodKey, Time};
+use loadmaster_scheduler_plugins::load::{
+    load_aware_scheduling, load_variation_risk_balancing, low_risk_over_commitment,
+    target_load_packing,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::{Placements, World};
+use crate::world::{NODES, World, forms_agree, node_name, steps};
 
 const KIND: &str = "nodes.v1beta1.metrics.k8s.io";
 
-#[derive(Debug, Clone)]
-enum Step {
-    Measured { node: usize, cpu: i64, age: i64 },
-    Pod { cpu: i64 },
-    Delete(usize),
-    Pass { rounds: usize },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (0usize..4, 0i64..70, 0i64..200)
-            .prop_map(|(node, cpu, age)| Step::Measured { node, cpu, age }),
-        6 => (1i64..5).prop_map(|cpu| Step::Pod { cpu }),
-        2 => (0usize..20).prop_map(Step::Delete),
-        3 => (1usize..6).prop_map(|rounds| Step::Pass { rounds }),
-    ]
-}
-
-/// Returns the node of each pod after each step.
-fn placements(form: Form, name: &str, steps: &[Step]) -> Vec<Placements> {
-    let mut world = World::new(form, name, json!({"maximumAgeSeconds": 60}));
-    let name = |node: usize| format!("n{node}");
-    (0..4).for_each(|node| world.node(&name(node)));
-    let mut pods = 0;
-    let mut history = Vec::new();
-    for step in steps {
-        match step {
-            Step::Measured { node, cpu, age } => {
-                let taken = world.now.as_nanos() / 1_000_000_000 - age;
-                let metrics = json!({
-                    "metadata": {"name": name(*node)},
-                    "timestamp": Time::from_secs(taken).to_string(),
-                    "window": "20s",
-                    "usage": {"cpu": cpu.to_string(), "memory": "1Gi"},
-                });
-                world.object(KIND, metrics);
-            }
-            Step::Pod { cpu } => {
-                world.pod(&format!("p{pods}"), *cpu);
-                pods += 1;
-            }
-            Step::Delete(pod) => world.delete(&format!("p{pod}")),
-            Step::Pass { rounds } => (0..*rounds).for_each(|_| world.pass()),
-        }
-        world.settle();
-        history.push(world.placements());
+impl World {
+    /// Measures so many CPUs on a node now.
+    fn measured(&mut self, node: &str, cpu: &str) {
+        let usage = json!({"cpu": cpu, "memory": "1Gi"});
+        let metrics = json!({"metadata": {"name": node}, "timestamp": self.now.to_string(),
+            "usage": usage});
+        self.object(KIND, metrics);
     }
-    history
+}
+
+/// A measurement of a node, of this age in seconds.
+#[derive(Debug, Clone)]
+struct Measured {
+    node: usize,
+    cpu: i64,
+    age: i64,
+}
+
+fn measured() -> impl Strategy<Value = Measured> {
+    (0..NODES, 0i64..70, 0i64..200).prop_map(|(node, cpu, age)| Measured { node, cpu, age })
 }
 
 proptest! {
@@ -66,15 +41,24 @@ proptest! {
 
     #[test]
     fn decisions_on_changed_nodes_are_those_of_full_passes(
-        steps in prop::collection::vec(step(), 1..40),
+        steps in steps(measured()),
         name in prop::sample::select(vec![
             target_load_packing::NAME,
             load_variation_risk_balancing::NAME,
+            low_risk_over_commitment::NAME,
+            load_aware_scheduling::NAME,
         ]),
     ) {
-        let ranked = placements(Form::Ranked, name, &steps);
-        prop_assert_eq!(&ranked, &placements(Form::Set, name, &steps));
-        prop_assert_eq!(&ranked, &placements(Form::OneNode, name, &steps));
+        let args = json!({"maximumAgeSeconds": 60});
+        forms_agree(name, &args, &steps, |world, Measured { node, cpu, age }| {
+            let taken = world.now.as_nanos() / 1_000_000_000 - age;
+            world.object(KIND, json!({
+                "metadata": {"name": node_name(*node)},
+                "timestamp": Time::from_secs(taken).to_string(),
+                "window": "20s",
+                "usage": {"cpu": cpu.to_string(), "memory": "1Gi"},
+            }));
+        })?;
     }
 }
 
@@ -84,11 +68,8 @@ fn expired_measurements_decide_nothing() {
     for name in ["a", "b"] {
         world.node(name);
     }
-    let now = Time::from_secs(1000).to_string();
-    for (name, cpu) in [("a", "60"), ("b", "20")] {
-        let metrics = json!({"metadata": {"name": name}, "timestamp": now, "usage": {"cpu": cpu}});
-        world.object(KIND, metrics);
-    }
+    world.measured("a", "60");
+    world.measured("b", "20");
     for name in ["early", "again"] {
         world.pod(name, 1);
         world.settle();
@@ -99,4 +80,34 @@ fn expired_measurements_decide_nothing() {
     world.pod("late", 1);
     world.settle();
     assert_eq!(world.node_of("late"), Some("a"));
+}
+
+/// A pod that waits for the load of the only node is tried again when its measurement changes, and
+/// when it expires.
+#[test]
+fn measurement_that_falls_or_expires_releases_a_waiting_pod() {
+    let waiting = || {
+        let args = json!({"maximumAgeSeconds": 60});
+        let mut world = World::new(Form::Ranked, load_aware_scheduling::NAME, args);
+        world.node("a");
+        world.measured("a", "60");
+        world.pod("p", 1);
+        world.settle();
+        let message = &world.messages[&PodKey::new("default", "p")];
+        let expected = "0/1 nodes are available: 1 node(s) cpu usage exceed threshold.";
+        assert!(message.starts_with(expected), "{message}");
+        world
+    };
+    let mut world = waiting();
+    world.measured("a", "50");
+    world.pass();
+    assert_eq!(world.node_of("p"), None, "the measurement does not help");
+    world.measured("a", "20");
+    world.pass();
+    assert_eq!(world.node_of("p"), Some("a"));
+    let mut world = waiting();
+    (0..3).for_each(|_| world.pass());
+    assert_eq!(world.node_of("p"), None, "the measurement counts for a minute");
+    (0..2).for_each(|_| world.pass());
+    assert_eq!(world.node_of("p"), Some("a"));
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod kubelet;
 mod load;
 mod node_resource_topology;
 mod world;
