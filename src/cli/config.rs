@@ -9,7 +9,8 @@ use ::supercluster::registry::PipelineRegistry;
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use dry_run::table::{Cell, Colour, Column, Table, Tone};
-use framework::Registry;
+use engine::profile::Profiles;
+use framework::{Feed, Registry};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use super::flags::{Flags, VersionFlags};
 use super::{in_effect, print};
 use crate::config::{self, Configuration, ExpandedProfile, Expansion, Gates};
 use crate::supercluster;
+use crate::wire::{self, WatchedKind};
 
 /// Path that stands for standard input.
 const STDIN: &str = "-";
@@ -171,7 +173,35 @@ fn validate(
     }
     let profiles: Vec<&str> =
         expansion.profiles.iter().map(|profile| profile.scheduler_name.as_str()).collect();
-    print(&format!("{} is valid; profiles: {}\n", file.display(), profiles.join(", ")))
+    print(&format!("{} is valid; profiles: {}\n", file.display(), profiles.join(", ")))?;
+    needs(&built).iter().try_for_each(|need| print(&format!("needs {need}\n")))
+}
+
+/// Returns what the plugins of these profiles need beside the API and the permissions of a scheduler
+/// without them.
+fn needs(profiles: &Profiles) -> Vec<String> {
+    let version = |kind: &WatchedKind| kind.path.rsplit('/').nth(1).unwrap_or_default().to_owned();
+    let watched = wire::watched_kinds(profiles);
+    let watched = watched.iter().filter(|kind| kind.is_custom()).map(|kind| {
+        let WatchedKind { name, .. } = kind;
+        let version = version(kind);
+        let without = if kind.describes_nodes { "; pods are scheduled without them" } else { "" };
+        format!(
+            "the CustomResourceDefinition {name} with version {version}, and to list and watch {name}{without}"
+        )
+    });
+    let fed = wire::feeds(profiles);
+    let fed = fed.iter().filter_map(|(kind, feed)| match feed {
+        Feed::Poll { .. } => {
+            let (name, version) = (&kind.name, version(kind));
+            Some(format!(
+                "an API server that serves {name} with version {version}, and to list {name}"
+            ))
+        }
+        Feed::Http(feed) => Some(format!("HTTP requests to {}", feed.server.address)),
+        _ => None,
+    });
+    watched.chain(fed).collect()
 }
 
 fn print_defaults(output: Document, gates: &Gates) -> anyhow::Result<()> {

@@ -40,6 +40,50 @@ fn profile_with_a_plugin_that_is_not_built_names_what_serves_instead() {
     }
 }
 
+#[test]
+fn kinds_permissions_and_servers_of_plugins_are_named() {
+    let needs = |plugin: &str, args: &str| {
+        let config = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {{multiPoint: {{enabled: [{{name: {plugin}}}]}}}}
+  pluginConfig: [{{name: {plugin}, args: {args}}}]
+"
+        );
+        let answer = loadmaster_with(&["config", "validate", "-"], &config);
+        assert_eq!(answer.code, Some(0), "{}", answer.err);
+        let (_, needs) = answer.out.split_once('\n').unwrap();
+        needs.to_owned()
+    };
+    assert_eq!(
+        needs(
+            "NodeMetadata",
+            "{metadataKey: k, metadataSource: Label, metadataType: Number, scoringStrategy: Highest}"
+        ),
+        ""
+    );
+    assert_eq!(
+        needs("NodeResourceTopologyMatch", "{}"),
+        "needs the CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io with version v1alpha2, \
+         and to list and watch noderesourcetopologies.topology.node.k8s.io; pods are scheduled without them\n"
+    );
+    let metrics = "needs an API server that serves nodes.metrics.k8s.io with version v1beta1, and to list \
+                   nodes.metrics.k8s.io\n";
+    for name in [
+        "TargetLoadPacking",
+        "LoadVariationRiskBalancing",
+        "LowRiskOverCommitment",
+        "LoadAwareScheduling",
+    ] {
+        assert_eq!(needs(name, "{}"), metrics, "{name}");
+        let watcher = "{watcherAddress: 'http://load-watcher:2020'}";
+        assert_eq!(needs(name, watcher), "needs HTTP requests to http://load-watcher:2020\n");
+        let prometheus = "{metricProvider: {type: Prometheus, token: secret}}";
+        assert_eq!(needs(name, prometheus), "needs HTTP requests to http://prometheus-k8s:9090\n");
+    }
+}
+
 fn node(name: &str, cpu: &str) -> Value {
     let allocatable = json!({"cpu": cpu, "memory": "64Gi", "pods": "10"});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
