@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::measured::NodeMetrics;
 use super::pods::{self, Amounts, OVERHEAD};
 use super::rows::{Locked, Rows};
-use super::{AGE_STEP, AgeStep, LoadArgs, Reader, allocatable, capacity};
+use super::{AGE_STEP, AgeStep, LoadArgs, Reader, allocatable, capacity, rounded};
 use crate::args::Faults;
 
 /// Name of the plugin.
@@ -229,7 +229,7 @@ impl Settings {
         let exceeds = |used: i64, capacity: i64, threshold: i64| {
             threshold > 0
                 && capacity > 0
-                && (used as f64 / capacity as f64 * 100.0).round() as i64 > threshold
+                && rounded(used as f64 / capacity as f64 * 100.0) > threshold
         };
         let (thresholds, capacity) = (&self.thresholds, &row.allocatable);
         if exceeds(used.milli_cpu, capacity.milli_cpu, thresholds.cpu) {

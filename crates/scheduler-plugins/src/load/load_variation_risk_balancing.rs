@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::measured::Measured;
 use super::pods::{self, Amounts};
 use super::rows::{Locked, Rows};
-use super::{LoadArgs, Reader, allocatable, capacity};
+use super::{LoadArgs, Reader, allocatable, capacity, rounded};
 
 /// Name of the plugin.
 pub const NAME: &str = "LoadVariationRiskBalancing";
@@ -148,11 +148,10 @@ impl LoadVariationRiskBalancing {
         }
         let cpu = row.cpu.map(|own| own.score(incoming.request.milli_cpu));
         let memory = row.memory.map(|own| own.score(incoming.request.memory));
-        match (cpu, memory) {
+        rounded(match (cpu, memory) {
             (Some(cpu), Some(memory)) => cpu.min(memory),
             (own, other) => own.or(other).unwrap_or(0.0),
-        }
-        .round() as i64
+        })
     }
 
     fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {

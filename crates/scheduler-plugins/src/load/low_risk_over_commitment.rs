@@ -13,7 +13,7 @@ use super::beta::Beta;
 use super::measured::Measured;
 use super::pods::{self, Amounts, OVERHEAD};
 use super::rows::{Locked, Rows};
-use super::{LoadArgs, Reader, allocatable, capacity};
+use super::{LoadArgs, Reader, allocatable, capacity, rounded};
 
 /// Name of the plugin.
 pub const NAME: &str = "LowRiskOverCommitment";
@@ -232,7 +232,7 @@ impl LowRiskOverCommitment {
         let Settings { cpu_weight, memory_weight, .. } = self.settings;
         let cpu = row.cpu.risk(requests.milli_cpu, limits.milli_cpu, cpu_weight);
         let memory = row.memory.risk(requests.memory, limits.memory, memory_weight);
-        ((1.0 - cpu.max(memory)) * 100.0).round() as i64
+        rounded((1.0 - cpu.max(memory)) * 100.0)
     }
 
     fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {

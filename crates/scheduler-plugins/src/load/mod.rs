@@ -228,6 +228,14 @@ impl Reader {
     }
 }
 
+/// Rounds a number from 0 on to the nearest whole number, without a call of the library for
+/// mathematics.
+#[inline]
+fn rounded(number: f64) -> i64 {
+    let whole = number as i64;
+    whole + i64::from(number - whole as f64 >= 0.5)
+}
+
 /// Returns the capacity of a node; what it can give to pods if the capacity is not known.
 fn capacity(node: &NodeView<'_>) -> Amounts {
     let list = node.extra(CAPACITY).and_then(|list| api::ResourceList::deserialize(list).ok());

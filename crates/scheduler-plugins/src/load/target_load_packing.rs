@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pods::{self, OVERHEAD};
 use super::rows::{Locked, Rows};
-use super::{LoadArgs, Reader, capacity};
+use super::{LoadArgs, Reader, capacity, rounded};
 
 /// Name of the plugin.
 pub const NAME: &str = "TargetLoadPacking";
@@ -170,7 +170,7 @@ fn score(utilization: f64, target: f64) -> i64 {
         above if above > target => target * (100.0 - above) / (100.0 - target),
         below => (100.0 - target) * below / target + target,
     };
-    score.round() as i64
+    rounded(score)
 }
 
 impl Score for TargetLoadPacking {

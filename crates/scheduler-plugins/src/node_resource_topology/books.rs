@@ -11,9 +11,9 @@ use std::sync::Arc;
 use framework::{NodeIx, NodeView, Pod, Uid};
 
 use super::args::{Foreign, Settings};
-use super::demand::Demand;
+use super::demand::{CPU, CpuMemory, Demand, MEMORY};
 use super::fingerprint;
-use super::topology::{Fingerprint, KIND, Topology};
+use super::topology::{Fingerprint, KIND, Policy, Topology};
 use super::victims;
 
 /// Number of pods that are gone which a report may have.
@@ -47,8 +47,46 @@ struct Accepted {
 struct Row {
     /// The generation of the node for which the row was computed; 0 for none.
     generation: u64,
+    small: Small,
     accepted: Option<Accepted>,
     seen: Option<Seen>,
+}
+
+/// Number of NUMA nodes of a [`Small`] node.
+const FEW: usize = 4;
+
+/// What is available on a node of few NUMA nodes that all list CPU and memory, under the policy
+/// single-numa-node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Small {
+    zones: [CpuMemory; FEW],
+    /// Number of NUMA nodes; 0 if the node is another one.
+    len: usize,
+}
+
+impl Small {
+    fn of(seen: Option<&Seen>) -> Self {
+        let mut small = Self::default();
+        let Some(Seen::Topology(topology)) = seen else { return small };
+        if topology.config.policy != Policy::SingleNumaNode || topology.zones.len() > FEW {
+            return small;
+        }
+        for (own, zone) in small.zones.iter_mut().zip(&topology.zones) {
+            let (Some(cpu), Some(memory)) = (zone.resource(CPU), zone.resource(MEMORY)) else {
+                return Self::default();
+            };
+            *own = CpuMemory { milli_cpu: cpu.available, memory: memory.available };
+        }
+        Self { len: topology.zones.len(), ..small }
+    }
+
+    /// Whether one NUMA node has so much.
+    #[inline]
+    pub(super) fn fits(&self, asked: CpuMemory) -> bool {
+        self.zones[..self.len]
+            .iter()
+            .any(|own| own.milli_cpu >= asked.milli_cpu && own.memory >= asked.memory)
+    }
 }
 
 /// The rows of all nodes, by [`NodeIx::index`].
@@ -93,6 +131,17 @@ impl Books {
         }
     }
 
+    /// Returns what is available, if the node is a small one.
+    #[inline]
+    pub(super) fn small(&mut self, node: &NodeView<'_>, settings: &Settings) -> Option<&Small> {
+        let generation = node.generation()?;
+        let index = node.ix().index();
+        if self.rows.get(index).is_none_or(|row| row.generation != generation) {
+            self.refresh(generation, node, settings);
+        }
+        Some(&self.rows[index].small).filter(|small| small.len > 0)
+    }
+
     fn refresh(&mut self, generation: u64, node: &NodeView<'_>, settings: &Settings) {
         let index = node.ix().index();
         if self.rows.len() <= index {
@@ -101,7 +150,7 @@ impl Books {
         let before = self.rows[index].accepted.take().filter(|own| own.node == *node.name());
         let accepted = accept(before, node, settings);
         let seen = accepted.as_ref().map(|own| self.look(own, node, settings));
-        self.rows[index] = Row { generation, accepted, seen };
+        self.rows[index] = Row { generation, small: Small::of(seen.as_ref()), accepted, seen };
     }
 
     /// Adds the room of the pods that the what-if removes, as far as it is known.

@@ -37,7 +37,7 @@ use crate::qos::{self, QosClass};
 use args::Settings;
 use books::{Books, Reserved, Seen};
 use demand::Demand;
-use topology::{KIND, Topology};
+use topology::{KIND, Policy, Topology};
 
 /// Name of the plugin.
 pub const NAME: &str = "NodeResourceTopologyMatch";
@@ -209,7 +209,18 @@ impl Filter for NodeResourceTopologyMatch {
         let demand = self.demand(attempt);
         let mut ledger = self.ledger();
         let cluster = attempt.handle.cluster;
-        nodes.retain(|node| self.verdict(&mut ledger, &demand, &cluster.node(node)).is_success());
+        let is_plain =
+            !self.settings.discard_reserved && self.settings.filters(Policy::SingleNumaNode);
+        let simple = demand.simple.filter(|_| is_plain);
+        nodes.retain(|node| {
+            let node = cluster.node(node);
+            if let Some(asked) = simple
+                && let Some(small) = ledger.books.small(&node, &self.settings)
+            {
+                return small.fits(asked);
+            }
+            self.verdict(&mut ledger, &demand, &node).is_success()
+        });
         Ok(())
     }
 
