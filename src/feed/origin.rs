@@ -33,7 +33,7 @@ pub(super) enum Origin {
         path: String,
     },
     /// Another server.
-    Server(Server),
+    Server(Box<Server>),
     /// A server of which no client can be made.
     Unusable(String),
 }
@@ -51,7 +51,7 @@ impl Origin {
     pub(super) fn of(feed: HttpFeed) -> Self {
         let address = feed.server.address.clone();
         match Server::new(feed) {
-            Ok(server) => Self::Server(server),
+            Ok(server) => Self::Server(Box::new(server)),
             Err(error) => Self::Unusable(format!("{address}: {error}")),
         }
     }

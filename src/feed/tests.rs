@@ -69,7 +69,7 @@ impl Running {
         let poll = Poll::new(shared, kind, Origin::of(feed), Duration::from_secs(1));
         tokio::spawn(poll.every(Duration::from_millis(20)).run());
         let (sender, changes) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
+        tokio::task::spawn_blocking(move || {
             for event in received.iter() {
                 let LoopEvent::Updates(updates, _) = event else { panic!("only updates are sent") };
                 for update in updates {

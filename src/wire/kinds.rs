@@ -47,8 +47,7 @@ impl WatchedKind {
     /// Whether the kind is none of Kubernetes itself.
     pub fn is_custom(&self) -> bool {
         let is_known = |own: &&kinds::Kind| own.built_in && *own.resource == *self.name;
-        matches!(self.resource, EventResource::Custom(_))
-            && !kinds::ALL.iter().any(|own| is_known(own))
+        matches!(self.resource, EventResource::Custom(_)) && !kinds::ALL.iter().any(is_known)
     }
 }
 

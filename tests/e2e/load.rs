@@ -20,6 +20,7 @@ use super::custom_resources::setup_of;
 use super::wait::eventually;
 
 /// A load-watcher that has measured the node `hot` at 90 percent of its CPU, and `cold` at 10.
+#[expect(clippy::disallowed_methods, reason = "measurements have times of the wall clock")]
 async fn load_watcher() -> String {
     let answer = || async {
         let metrics = |cpu: i64| {
