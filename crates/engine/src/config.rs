@@ -6,6 +6,7 @@ use framework::preemption::LONGEST_PAUSE;
 
 use crate::cycle::{Form, TieBreak};
 use crate::extender::Extender;
+use crate::pod_group::GroupSearch;
 use crate::ports::Parallelizer;
 use crate::profile::Profiles;
 use crate::queue::QueueConfig;
@@ -33,6 +34,8 @@ pub struct EngineConfig {
     pub check_rankings_one_in: u64,
     /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
     pub longest_preemption_pause: Duration,
+    /// How long an order of the members is searched in which a group fits.
+    pub group_search: GroupSearch,
     /// Runs the parts of passes over many nodes. Decisions do not depend on it.
     pub parallelizer: Box<dyn Parallelizer>,
 }
@@ -51,6 +54,7 @@ impl EngineConfig {
             form: Form::default(),
             check_rankings_one_in: 1024,
             longest_preemption_pause: LONGEST_PAUSE,
+            group_search: GroupSearch::default(),
             parallelizer: Box::new(()),
         }
     }

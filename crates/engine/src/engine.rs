@@ -67,6 +67,7 @@ impl Engine {
             tie_break: config.tie_break,
             form: config.form,
             check_rankings_one_in: config.check_rankings_one_in.max(1),
+            group_search: config.group_search,
             parallelizer: config.parallelizer,
         };
         let mut world = World::new(config.profiles, config.queue);

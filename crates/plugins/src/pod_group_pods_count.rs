@@ -68,7 +68,7 @@ mod tests {
         let member = |name| Arc::new(pod(name).scheduling_group("g").build());
         cluster.place_pod(member("a"), "n");
         let group = &PodGroupKey::new("default", "g");
-        let placement = GroupPlacement { name: "r".into(), nodes: Vec::new() };
+        let placement = Arc::new(GroupPlacement { name: "r".into(), nodes: Vec::new() });
         let members = [member("b"), member("c")];
         let prospects = [Prospect { placement: placement.clone(), most: 2 }];
         let prospective = ProspectiveGroup { group, members: &members, prospects: &prospects };

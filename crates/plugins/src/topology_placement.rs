@@ -4,9 +4,9 @@
 //! that have a node pin its value.
 
 use framework::{
-    ActionType, ClusterEvent, DomainIx, EventForPod, EventResource, GroupPlacement,
-    GroupPlacements, Handle, HintResult, Node, PlacementGenerate, Plugin, PluginArgs, PodGroupKey,
-    PodGroupState, QueueingHint, Status, Topology,
+    ActionType, ClusterEvent, DomainIx, DomainLabel, EventForPod, EventResource, GroupPlacements,
+    Handle, HintResult, Node, PlacementGenerate, Plugin, PluginArgs, PodGroupKey, PodGroupState,
+    QueueingHint, Status, Topology,
 };
 
 use crate::hint::queue_if;
@@ -47,28 +47,20 @@ impl PlacementGenerate for TopologyPlacement {
             return Ok(GroupPlacements::Anywhere);
         };
         let topology = cluster.topology(key);
-        let state = cluster.pod_group_state(group);
-        let pinned = match state {
+        let pinned = match cluster.pod_group_state(group) {
             Some(state) => pinned(state, topology, handle).map_err(|text| {
                 let about = "cannot determine domain for already scheduled pods";
                 Status::error(format!("{about}: {text}"))
             })?,
             None => None,
         };
-        let placements = topology.into_iter().flat_map(|topology| {
-            let is_meant = move |domain: &DomainIx| pinned.is_none_or(|pinned| pinned == *domain);
-            topology.domains().filter(is_meant).map(move |domain| GroupPlacement {
-                name: topology.value(domain).clone(),
-                nodes: topology.nodes(domain).iter().collect(),
-            })
-        });
-        let placements: Vec<GroupPlacement> = placements.collect();
-        match placements.is_empty() {
-            true => Err(Status::unschedulable(format!(
+        let Some(topology) = topology.filter(|topology| topology.domain_count() > 0) else {
+            return Err(Status::unschedulable(format!(
                 "no feasible placements found: no node has the label {key:?}"
-            ))),
-            false => Ok(GroupPlacements::OneOf(placements)),
-        }
+            )));
+        };
+        let value = pinned.map(|pinned| topology.value(pinned).clone());
+        Ok(GroupPlacements::Domains(vec![DomainLabel { key: topology.key().clone(), value }]))
     }
 }
 
@@ -156,19 +148,16 @@ mod tests {
         Object::decode(key, json!({"metadata": {"name": "g"}, "spec": spec})).unwrap()
     }
 
-    /// The placements as `name: nodes`.
+    /// The labels whose values are the domains, as `key` or `key=value`.
     fn placements(cluster: &Cluster) -> Result<Option<Vec<String>>, Status> {
         let group = PodGroupKey::new("default", "g");
-        let list = |placements: Vec<GroupPlacement>| {
-            let line = |own: GroupPlacement| {
-                let names = own.nodes.iter().map(|node| &**cluster.node_name(*node));
-                format!("{}: {}", own.name, names.collect::<Vec<_>>().join(" "))
-            };
-            placements.into_iter().map(line).collect()
+        let label = |own: DomainLabel| match own.value {
+            Some(value) => format!("{}={value}", own.key),
+            None => own.key.to_string(),
         };
         Ok(match TopologyPlacement.placement_generate(&group, &handle(cluster))? {
-            GroupPlacements::Anywhere => None,
-            GroupPlacements::OneOf(placements) => Some(list(placements)),
+            GroupPlacements::Domains(labels) => Some(labels.into_iter().map(label).collect()),
+            _ => None,
         })
     }
 
@@ -182,8 +171,7 @@ mod tests {
     #[test]
     fn nodes_with_one_value_are_a_placement() {
         let mut cluster = cluster(&RACKS);
-        let expected = ["r1: a c", "r2: b"].map(str::to_owned).to_vec();
-        assert_eq!(placements(&cluster), Ok(Some(expected)));
+        assert_eq!(placements(&cluster), Ok(Some(vec!["rack".to_owned()])));
         cluster.set_object(pod_group(json!({})));
         assert_eq!(placements(&cluster), Ok(None));
     }
@@ -192,7 +180,7 @@ mod tests {
     fn members_with_a_node_pin_the_placement() {
         let mut cluster = cluster(&RACKS);
         place(&mut cluster, "p", "b");
-        assert_eq!(placements(&cluster), Ok(Some(vec!["r2: b".to_owned()])));
+        assert_eq!(placements(&cluster), Ok(Some(vec!["rack=r2".to_owned()])));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::sampling::Sampling;
 use crate::extender::Extender;
+use crate::pod_group::GroupSearch;
 use crate::ports::Parallelizer;
 use crate::profile::Profile;
 
@@ -42,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
     pub(crate) check_rankings_one_in: u64,
+    pub(crate) group_search: GroupSearch,
     pub(crate) parallelizer: Box<dyn Parallelizer>,
 }
 

@@ -13,17 +13,21 @@ use crate::cycle::{
     ScheduleError, Scored, Scratch, Settings, Subject, TieBreak, filter_by_extenders,
     run_post_filter, verdict_on,
 };
+use crate::pod_group::{KnownPlacements, SearchBudget};
 use crate::profile::Profile;
 use crate::ranking::{Counts, Lane, Rankings, Recalled};
 use crate::world::{ChangeLog, World};
 
-/// Decides about pods. Rankings and buffers only make decisions faster; the course decides draws.
+/// Decides about pods. Rankings, known placements and buffers only make decisions faster; the
+/// course decides draws.
 #[derive(Debug)]
 pub(crate) struct Decider {
     pub(super) settings: Settings,
     pub(super) scratch: Scratch,
     pub(super) rankings: Rankings,
     pub(super) course: Course,
+    known_placements: KnownPlacements,
+    search_budget: SearchBudget,
 }
 
 /// The rankings, and the changes of the world that they may not have taken in.
@@ -44,7 +48,19 @@ impl Decider {
     pub(crate) fn new(settings: Settings, seed: u64) -> Self {
         let course = Course { rng: fastrand::Rng::with_seed(seed), next_start: 0 };
         let (scratch, rankings) = (Scratch::default(), Rankings::default());
-        Self { settings, scratch, rankings, course }
+        let known_placements = KnownPlacements::default();
+        let search_budget = SearchBudget::new(settings.group_search);
+        Self { settings, scratch, rankings, course, known_placements, search_budget }
+    }
+
+    /// Returns the steps that groups have left for other orders.
+    pub(crate) const fn search_budget(&mut self) -> &mut SearchBudget {
+        &mut self.search_budget
+    }
+
+    /// Returns what is known of the placements of groups.
+    pub(crate) const fn known_placements(&mut self) -> &mut KnownPlacements {
+        &mut self.known_placements
     }
 
     /// Returns the number of answers from rankings.
@@ -87,7 +103,7 @@ impl Decider {
         log: &ChangeLog,
         cx: &mut Context<'_>,
     ) -> Decision {
-        let Self { settings, scratch, rankings, course } = self;
+        let Self { settings, scratch, rankings, course, .. } = self;
         let memory = Some(Memory { rankings, log });
         decide(question, settings, scratch, course.clone(), memory, cx)
     }

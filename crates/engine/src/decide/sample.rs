@@ -74,7 +74,7 @@ impl Decider {
         cx: &mut Context<'_>,
     ) -> Result<Sample, ScheduleError> {
         let WantedSample { selection, count } = wanted;
-        let Self { settings, scratch, rankings, course } = self;
+        let Self { settings, scratch, rankings, course, .. } = self;
         let commands = Commands::default();
         let subject = &mut Subject::new(question, settings, &commands, cx);
         subject.check()?;

@@ -16,7 +16,8 @@ use crate::change::Change;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::pod_group::{
-    MemberDecision, PodGroupDecision, PodGroupQuestion, check_members, condition, decide, make_room,
+    MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, check_members, condition, decide,
+    make_room,
 };
 use crate::ports::Span;
 use crate::profile::Profile;
@@ -51,7 +52,9 @@ impl Engine {
         let name = profile.scheduler_name.clone();
         cx.probe.start(Span::GroupAttempt(&name));
         cx.probe.start(Span::GroupAlgorithm);
-        let question = PodGroupQuestion { group: &group.key, profile: &profile, members: &members };
+        let (key, orders) = (&group.key, Orders::All);
+        let question =
+            PodGroupQuestion { group: key, profile: &profile, members: &members, orders };
         let mut decision = self.decide_group(question, cx);
         make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
         let code = decision.status.code();
@@ -69,7 +72,7 @@ impl Engine {
         question: PodGroupQuestion<'_>,
         cx: &mut Context<'_>,
     ) -> PodGroupDecision {
-        let PodGroupQuestion { group, profile, members } = question;
+        let PodGroupQuestion { group, profile, members, .. } = question;
         let valid = match self.world.pod_group(group) {
             Some(known) => check_members(members, known, self.world.profiles().in_common()),
             None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
@@ -90,7 +93,9 @@ impl Engine {
             let Withdrawn { group, profile, queued, .. } = &member;
             let head = Head::of(queued, self.world.log().state(), cx.now);
             let members = std::slice::from_ref(queued);
-            let mut decision = self.decide_group(PodGroupQuestion { group, profile, members }, cx);
+            let orders = Orders::OfQueue;
+            let question = PodGroupQuestion { group, profile, members, orders };
+            let mut decision = self.decide_group(question, cx);
             let Self { attempts, world, .. } = self;
             match (decision.members.pop(), decision.reservations.pop()) {
                 (Some(MemberDecision::Fits(choice)), Some(own)) => {

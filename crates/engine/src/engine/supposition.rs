@@ -117,7 +117,8 @@ impl Supposition<'_, '_, '_> {
         let Some(profile) = members.first().and_then(|pod| self.profile_of(pod)) else {
             return Ok(None);
         };
-        pod_group::bounded_placements(group, &profile, members, self.world, self.cx)
+        let Self { world, decider, cx } = self;
+        pod_group::bounded_placements(group, &profile, members, decider, world, cx)
     }
 
     fn place_by(&mut self, profile: &Arc<Profile>, pod: &Arc<Pod>, place: Place<'_>) -> Trial {

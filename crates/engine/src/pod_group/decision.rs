@@ -1,25 +1,26 @@
 //! The decision about a group: one pass over its members, within each placement that it may have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use framework::{
     Code, Commands, ExtensionPoint, GroupPlacements, MemberNomination, NodeBits, PluginName,
-    PodGroupKey, PodGroupProgress, QueuedPod, Status,
+    PodGroupKey, PodGroupProgress, QueuedPod, Status, Uid,
 };
 
 use super::UNSCHEDULABLE;
 use super::placement::Search;
+use super::search_budget::Steps;
 use crate::context::Context;
 use crate::cycle::{FitError, Question};
-use crate::decide::{Decider, Found};
+use crate::decide::{Decider, Decision, Found};
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
 use crate::ranking::Lane;
 use crate::record::Choice;
 use crate::world::World;
-use crate::world::tentative::{Ending, Reservation, Tentative};
+use crate::world::tentative::{Ended, Ending, Reservation, Tentative};
 
 /// The question whether the members of a group can be placed together.
 #[derive(Clone, Copy)]
@@ -27,6 +28,16 @@ pub(crate) struct PodGroupQuestion<'a> {
     pub(crate) group: &'a PodGroupKey,
     pub(crate) profile: &'a Arc<Profile>,
     pub(crate) members: &'a [QueuedPod],
+    pub(crate) orders: Orders,
+}
+
+/// The orders in which the members of a group are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Orders {
+    /// That of the queue.
+    OfQueue,
+    /// That of the queue; if the group does not fit, others within the budget.
+    All,
 }
 
 /// The decision about a group.
@@ -79,13 +90,15 @@ pub(super) struct Findings {
     pub(super) commands: Vec<Commands>,
     /// The plugins that rejected the group, beside those that the findings about members name.
     pub(super) rejectors: BTreeSet<PluginName>,
+    /// Whether a group that is rejected is tried again after a backoff, and not only after an event.
+    pub(super) is_tried_again: bool,
 }
 
 impl Findings {
     /// Returns the findings about a group of which no member was tried.
     pub(super) fn of(status: Status) -> Self {
         let (members, commands, rejectors) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { status, members, commands, rejectors }
+        Self { status, members, commands, rejectors, is_tried_again: false }
     }
 
     /// Number of members that fit.
@@ -106,7 +119,7 @@ impl Findings {
     }
 
     fn decision(self, members: usize, reservations: Vec<Reservation>) -> PodGroupDecision {
-        let rejectors = match self.status.is_rejection() {
+        let rejectors = match self.status.is_rejection() && !self.is_tried_again {
             true => self.rejected_by().cloned().collect(),
             false => BTreeSet::new(),
         };
@@ -128,12 +141,20 @@ pub(crate) fn decide(
         let found = find(question, decider, world, cx);
         if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
     });
-    let mut found = ended.value;
+    let Ended { value: mut found, mut reservations } = ended;
+    put_in_order(&mut reservations, question.members);
     let commands = std::mem::take(&mut found.commands);
     if found.status.is_success() {
         commands.into_iter().for_each(|own| world.commands().append(own));
     }
-    found.decision(question.members.len(), ended.reservations)
+    found.decision(question.members.len(), reservations)
+}
+
+/// Puts the reservations into the order of the members, which may be placed in another one.
+fn put_in_order(reservations: &mut [Reservation], members: &[QueuedPod]) {
+    let places = members.iter().enumerate().map(|(place, member)| (&member.pod.uid, place));
+    let places: HashMap<&Uid, usize> = places.collect();
+    reservations.sort_by_key(|own| places.get(&own.pod.uid).copied());
 }
 
 /// Places the members of a group, if enough of them fit. If not, some of them may be placed, and
@@ -145,10 +166,7 @@ pub(super) fn find(
     cx: &mut Context<'_>,
 ) -> Findings {
     match placements(question.group, question.profile, world, cx) {
-        Ok(GroupPlacements::Anywhere) => Pass::new(question, None, decider).run(world, cx),
-        Ok(GroupPlacements::OneOf(placements)) => {
-            Search::new(question, decider).run(placements, world, cx)
-        }
+        Ok(placements) => Search::new(question, decider).run(placements, world, cx),
         Err(status) if status.is_rejection() => {
             let rejected = Status::unschedulable(UNSCHEDULABLE).and(status.message());
             Findings::of(status.plugin().map_or(rejected.clone(), |plugin| rejected.by(plugin)))
@@ -218,29 +236,46 @@ impl<'q, 'd> Pass<'q, 'd> {
         within: Option<&'q NodeBits>,
         decider: &'d mut Decider,
     ) -> Self {
-        Self { question, within, decider, found: Findings::of(Status::success()) }
+        let found = Findings::of(Status::success());
+        Self { question, within, decider, found }
     }
 
-    /// Places the members until it is decided that too few fit. Members beyond the number that is
-    /// needed are placed, too.
-    pub(super) fn run(mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
+    /// Places the members in the order of the queue, until it is decided that too few fit. Members
+    /// beyond the number that is needed are placed, too.
+    pub(super) fn run(self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
+        let of_queue = 0..self.question.members.len();
+        self.run_in(of_queue, &mut Steps::unlimited(), world, cx)
+    }
+
+    /// Places the members in this order, which names all of them, until it is decided that too few
+    /// fit, or no step is left.
+    pub(super) fn run_in(
+        mut self,
+        order: impl ExactSizeIterator<Item = usize>,
+        steps: &mut Steps,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Findings {
         let members = self.question.members;
+        let mut found: Vec<_> = members.iter().map(|_| MemberDecision::NotTried).collect();
         let mut status = feasible(self.question, members.len(), world, cx);
-        for (place, member) in members.iter().enumerate() {
-            if !is_open(&status) {
+        let mut remaining = order.len();
+        for place in order {
+            if !is_open(&status) || !steps.take() {
                 break;
             }
-            let decision = self.place(member, world, cx);
+            let decision = self.place(&members[place], world, cx);
             if let MemberDecision::Failed(error) = &decision {
-                let text = error.message();
-                self.found.status =
-                    Status::error(format!("failed to schedule other pod from a pod group: {text}"));
-                self.found.members.push(decision);
+                self.found.status = failed(error);
+                found[place] = decision;
+                self.found.members = found;
                 return self.found;
             }
-            self.found.members.push(decision);
-            status = feasible(self.question, members.len() - place - 1, world, cx);
+            found[place] = decision;
+            remaining -= 1;
+            status = feasible(self.question, remaining, world, cx);
         }
+        self.found.members = found;
         self.found.status = self.conclude(status);
         self.found
     }
@@ -293,14 +328,48 @@ impl<'q, 'd> Pass<'q, 'd> {
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> MemberDecision {
-        let (profile, pod) = (self.question.profile, &member.pod);
+        let question = MemberQuestion { of: self.question, member, within: self.within };
+        let mut decision = question.decide(self.decider, world, cx);
+        self.found.commands.push(std::mem::take(&mut decision.commands));
+        question.put(decision, world, cx)
+    }
+}
+
+/// The question where a member of a group fits.
+#[derive(Clone, Copy)]
+pub(super) struct MemberQuestion<'a> {
+    pub(super) of: PodGroupQuestion<'a>,
+    pub(super) member: &'a QueuedPod,
+    /// The nodes among which to place it; `None` for all.
+    pub(super) within: Option<&'a NodeBits>,
+}
+
+impl MemberQuestion<'_> {
+    /// Decides about the member.
+    pub(super) fn decide(
+        self,
+        decider: &mut Decider,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Decision {
+        let (profile, pod, within) = (self.of.profile, &self.member.pod, self.within);
         cx.probe.start(Span::Algorithm);
         world.register_queries(pod, profile, cx);
-        let question = Question { world, profile, pod, within: self.within, as_member: true };
-        let mut decision = self.decider.decide(question, world.log(), cx);
+        let question = Question { world, profile, pod, within, as_member: true };
+        let decision = decider.decide(question, world.log(), cx);
         cx.probe.stop(Span::Algorithm, decision.code());
-        self.decider.proceed(&decision);
-        self.found.commands.push(std::mem::take(&mut decision.commands));
+        decider.proceed(&decision);
+        decision
+    }
+
+    /// Assumes and reserves the member, if the decision is a node.
+    pub(super) fn put(
+        self,
+        mut decision: Decision,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> MemberDecision {
+        let (profile, pod) = (self.of.profile, &self.member.pod);
         let chosen = match decision.found {
             Found::Node(chosen) => chosen,
             Found::Unfit(unfit) => return MemberDecision::Unfit(unfit.fit),
@@ -326,4 +395,10 @@ impl<'q, 'd> Pass<'q, 'd> {
             Err(status) => MemberDecision::Failed(status),
         }
     }
+}
+
+/// Returns the status of a group of which a member has failed.
+pub(super) fn failed(member: &Status) -> Status {
+    let text = member.message();
+    Status::error(format!("failed to schedule other pod from a pod group: {text}"))
 }

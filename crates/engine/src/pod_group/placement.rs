@@ -14,11 +14,12 @@ use framework::{
 };
 
 use super::UNSCHEDULABLE;
+use super::bounds::{BoundedGroup, BoundedPlacement, BoundedPlacements};
 use super::decision::{
-    Findings, MemberDecision, Pass, PodGroupQuestion, feasible, is_open, placements,
+    Findings, MemberDecision, Orders, Pass, PodGroupQuestion, feasible, is_open, placements,
 };
+use super::other_orders::{Kinds, OtherOrders};
 use super::placement_scores::{Left, PlacementScores, RawScores};
-use super::rooms::rooms;
 use crate::context::Context;
 use crate::decide::Decider;
 use crate::ports::{Count, Span};
@@ -35,15 +36,34 @@ pub(crate) fn bounded_placements(
     group: &PodGroupKey,
     profile: &Profile,
     members: &[Arc<Pod>],
+    decider: &mut Decider,
     world: &World,
     cx: &mut Context<'_>,
 ) -> Result<Option<Vec<Prospect>>, Status> {
-    let GroupPlacements::OneOf(placements) = placements(group, profile, world, cx)? else {
-        return Ok(None);
-    };
-    let rooms = rooms(profile, members, &placements, world, cx)?;
-    let prospects = placements.into_iter().zip(rooms.most);
-    Ok(Some(prospects.map(|(placement, most)| Prospect { placement, most }).collect()))
+    let bounded = BoundedGroup { group, profile, members };
+    let placements = placements(group, profile, world, cx)?;
+    let placements = bound(placements, bounded, decider, world, cx)?;
+    Ok(placements.map(|own| own.list.into_iter().map(|own| own.prospect).collect()))
+}
+
+/// Bounds the placements of a group; `None` if its members may be on any nodes.
+///
+/// # Errors
+/// A plugin panicked.
+fn bound(
+    placements: GroupPlacements,
+    bounded: BoundedGroup<'_>,
+    decider: &mut Decider,
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Result<Option<BoundedPlacements>, Status> {
+    match placements {
+        GroupPlacements::Anywhere => Ok(None),
+        GroupPlacements::OneOf(list) => BoundedPlacements::of(list, bounded, world, cx).map(Some),
+        GroupPlacements::Domains(labels) => {
+            decider.known_placements().bounded(&labels, bounded, world, cx).map(Some)
+        }
+    }
 }
 
 /// The search for the placement of a group.
@@ -56,6 +76,55 @@ pub(super) struct Search<'q, 'd> {
     /// The placement that came closest, of those that cannot take enough members. `most` is the
     /// number of members that fit there, or a bound of it if the placement was not tried.
     closest: Option<Prospect>,
+    /// The placements in which too few members fit in the order of the queue.
+    tried: Vec<Prospect>,
+}
+
+/// The outcome of the search in other orders.
+enum Searched {
+    /// The members are placed, or a plugin or an extender failed.
+    Placed(Findings),
+    /// No order was found.
+    Rejected(Note),
+}
+
+/// What the message of a group says about other orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Note {
+    /// All were tried, or none has to be.
+    None,
+    /// The steps of the attempt were not enough.
+    Spent,
+    /// Other groups have used steps that the attempt could have.
+    Short,
+}
+
+impl Note {
+    /// Adds the note to the findings about a group that is rejected. A group to which more steps
+    /// are given later is tried again.
+    fn added_to(self, mut found: Findings) -> Findings {
+        let until = match self {
+            Self::None => return found,
+            Self::Spent => "its steps",
+            Self::Short => "the steps of all groups",
+        };
+        let text = format!(
+            "the order of the queue, largest first, most constrained first and backtracking were \
+             tried until {until} were used up"
+        );
+        let (plugin, status) = (found.status.plugin().cloned(), std::mem::take(&mut found.status));
+        let status = status.and(text);
+        found.status = plugin.map_or(status.clone(), |plugin| status.by(&plugin));
+        found.is_tried_again = self == Self::Short;
+        found
+    }
+}
+
+/// Whether other orders of the members can make a difference.
+fn searches_other_orders(question: PodGroupQuestion<'_>, decider: &mut Decider) -> bool {
+    question.orders == Orders::All
+        && question.members.len() > 1
+        && decider.search_budget().is_open()
 }
 
 /// The outcome of a placement.
@@ -121,70 +190,157 @@ impl Field<'_> {
 impl<'q, 'd> Search<'q, 'd> {
     pub(super) fn new(question: PodGroupQuestion<'q>, decider: &'d mut Decider) -> Self {
         let members = question.members.iter().map(|member| member.pod.clone()).collect();
-        Self { question, decider, members, rejectors: BTreeSet::new(), closest: None }
+        Self {
+            question,
+            decider,
+            members,
+            rejectors: BTreeSet::new(),
+            closest: None,
+            tried: Vec::new(),
+        }
     }
 
     /// Places the members in the best placement that can take enough of them. If there is none,
     /// finds out how many fit in the one that comes closest.
     pub(super) fn run(
         mut self,
-        placements: Vec<GroupPlacement>,
+        placements: GroupPlacements,
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Findings {
-        let (profile, count) = (&self.question.profile.scheduler_name, placements.len());
-        cx.probe.count(Count::Placements { profile, count });
-        let prospects = match self.prospects(placements, world, cx) {
-            Ok(prospects) => prospects,
+        let PodGroupQuestion { group, profile, .. } = self.question;
+        let bounded = BoundedGroup { group, profile, members: &self.members };
+        let bounded = match bound(placements, bounded, self.decider, world, cx) {
+            Ok(Some(bounded)) => bounded,
+            Ok(None) => return self.run_anywhere(world, cx),
             Err(status) => return Findings::of(status),
         };
-        match self.choose(prospects, world, cx) {
-            Some(found) => found,
-            None => self.reject(count, world, cx),
+        let count = bounded.list.len();
+        let profile = &profile.scheduler_name;
+        cx.probe.count(Count::Placements { profile, count });
+        let prospects = self.prospects(bounded, world, cx);
+        if let Some(found) = self.choose(prospects, world, cx) {
+            return found;
         }
+        let mut tried = std::mem::take(&mut self.tried);
+        tried.sort_by(|one, other| {
+            let by_name = || one.placement.name.cmp(&other.placement.name);
+            other.most.cmp(&one.most).then_with(by_name)
+        });
+        let within = tried.into_iter().map(|own| Some(own.placement)).collect();
+        match self.in_other_orders(within, world, cx) {
+            Searched::Placed(found) => found,
+            Searched::Rejected(note) => self.reject(count, note, world, cx),
+        }
+    }
+
+    /// Places the members on any nodes.
+    fn run_anywhere(mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
+        let found = world.tentatively(cx, |world, cx| {
+            let found = Pass::new(self.question, None, self.decider).run(world, cx);
+            if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
+        });
+        if !found.status.is_rejection() || !self.may_hold_anywhere(world, cx) {
+            return found;
+        }
+        match self.in_other_orders(vec![None], world, cx) {
+            Searched::Placed(found) => found,
+            Searched::Rejected(note) => note.added_to(found),
+        }
+    }
+
+    /// Whether all nodes together may hold enough members.
+    fn may_hold_anywhere(&mut self, world: &World, cx: &mut Context<'_>) -> bool {
+        let Self { question, decider, members, .. } = self;
+        if !searches_other_orders(*question, decider) {
+            return false;
+        }
+        let bounded = BoundedGroup { group: question.group, profile: question.profile, members };
+        let Ok(bounded) = decider.known_placements().bounded(&[], bounded, world, cx) else {
+            return false;
+        };
+        let most = bounded.list.iter().map(|own| own.prospect.most).max().unwrap_or(0);
+        is_open(&feasible(*question, most as usize, world, cx))
+    }
+
+    /// Tries other orders of the members in each of these placements, where `None` stands for all
+    /// nodes.
+    fn in_other_orders(
+        &mut self,
+        within: Vec<Option<Arc<GroupPlacement>>>,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Searched {
+        let Self { question, decider, .. } = self;
+        if within.is_empty() || !searches_other_orders(*question, decider) {
+            return Searched::Rejected(Note::None);
+        }
+        let course = decider.course();
+        let kinds = &Kinds::of(*question);
+        let mut steps = decider.search_budget().begin(cx.now);
+        let mut found = None;
+        for placement in within {
+            decider.resume(course.clone());
+            let nodes = placement.map(|own| own.nodes.iter().copied().collect::<NodeBits>());
+            let (question, within, steps) = (*question, nodes.as_ref(), &mut steps);
+            found = OtherOrders { question, within, kinds, decider, steps }.run(world, cx);
+            if found.is_some() || steps.is_spent() {
+                break;
+            }
+        }
+        decider.search_budget().end(&steps);
+        if let Some(found) = found {
+            return Searched::Placed(found);
+        }
+        decider.resume(course);
+        Searched::Rejected(match (steps.is_spent(), steps.is_short()) {
+            (false, _) => Note::None,
+            (true, false) => Note::Spent,
+            (true, true) => Note::Short,
+        })
     }
 
     /// Returns the placements that may hold enough members.
     fn prospects(
         &mut self,
-        placements: Vec<GroupPlacement>,
+        bounded: BoundedPlacements,
         world: &World,
         cx: &mut Context<'_>,
-    ) -> Result<Vec<Prospect>, Status> {
-        let rooms = rooms(self.question.profile, &self.members, &placements, world, cx)?;
+    ) -> Vec<BoundedPlacement> {
         // Many placements have the same bound.
         let mut may_hold: BTreeMap<u32, bool> = BTreeMap::from([(0, false)]);
-        let mut prospects = Vec::new();
-        for (placement, most) in placements.into_iter().zip(rooms.most) {
-            let may_hold = *may_hold.entry(most).or_insert_with(|| {
-                let status = feasible(self.question, most as usize, world, cx);
+        let BoundedPlacements { mut list, plugins } = bounded;
+        list.retain(|own| {
+            let may_hold = *may_hold.entry(own.prospect.most).or_insert_with(|| {
+                let status = feasible(self.question, own.prospect.most as usize, world, cx);
                 is_open(&status) || !status.is_rejection()
             });
-            let prospect = Prospect { placement, most };
-            if may_hold {
-                prospects.push(prospect);
-            } else {
-                self.note_closest(prospect);
+            if !may_hold {
+                self.note_closest(&own.prospect);
             }
-        }
+            may_hold
+        });
         if self.closest.is_some() {
-            self.rejectors.extend(rooms.plugins);
+            self.rejectors.extend(plugins);
         }
-        Ok(prospects)
+        list
     }
 
     /// Notes a placement that cannot take enough members.
-    fn note_closest(&mut self, prospect: Prospect) {
-        let order = |own: &Prospect| (own.most, Reverse(own.placement.name.clone()));
-        if self.closest.as_ref().is_none_or(|known| order(known) < order(&prospect)) {
-            self.closest = Some(prospect);
+    fn note_closest(&mut self, prospect: &Prospect) {
+        let is_closer = |known: &Prospect| {
+            let by_name = || known.placement.name > prospect.placement.name;
+            known.most < prospect.most || (known.most == prospect.most && by_name())
+        };
+        if self.closest.as_ref().is_none_or(is_closer) {
+            self.closest = Some(prospect.clone());
         }
     }
 
     /// Tries the placements, and keeps the best. Returns `None` if none can take enough members.
     fn choose(
         &mut self,
-        prospects: Vec<Prospect>,
+        prospects: Vec<BoundedPlacement>,
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Option<Findings> {
@@ -206,7 +362,9 @@ impl<'q, 'd> Search<'q, 'd> {
                 Tried::Infeasible(found) if found.status.is_rejection() => {
                     self.rejectors.extend(found.rejected_by().cloned());
                     let most = u32::try_from(found.fitting()).unwrap_or(u32::MAX);
-                    self.note_closest(Prospect { most, ..prospect });
+                    let prospect = Prospect { most, ..prospect };
+                    self.note_closest(&prospect);
+                    self.tried.push(prospect);
                 }
                 Tried::Infeasible(failed) => return Some(failed),
             }
@@ -228,20 +386,23 @@ impl<'q, 'd> Search<'q, 'd> {
     /// first, equal ones in any order.
     fn line_up(
         &mut self,
-        mut prospects: Vec<Prospect>,
+        mut placements: Vec<BoundedPlacement>,
         world: &World,
         cx: &mut Context<'_>,
     ) -> (Vec<Prospect>, Field<'q>) {
         let PodGroupQuestion { group, profile, .. } = self.question;
-        let (scores, left) = (PlacementScores::new(profile), prospects.len());
-        self.decider.mix(&mut prospects, |own| &own.placement.name);
+        let (scores, left) = (PlacementScores::new(profile), placements.len());
+        self.decider.mix(&mut placements, |own| &own.prospect.placement.name);
+        let placements = placements.into_iter().map(|own| (own.prospect, own.local_limits));
+        let (mut prospects, local): (Vec<Prospect>, Vec<Option<RawScores>>) = placements.unzip();
         let mut field = Field { scores, feasible: Vec::new(), limits: None, left };
         if left < 2 {
             return (prospects, field);
         }
         let (members, prospective) = (&self.members[..], &prospects[..]);
         let prospective = ProspectiveGroup { group, members, prospects: prospective };
-        let limits = field.scores.limits(prospective, world, cx);
+        let local = local.into_iter().collect();
+        let limits = field.scores.limits(prospective, local, world, cx);
         let totals = limits.as_ref().map(|limits| field.scores.totals(limits.iter(), cx));
         if let (Some(limits), Some(Ok(totals))) = (limits, totals) {
             let mut all: Vec<_> = totals.into_iter().zip(limits).zip(prospects).collect();
@@ -297,7 +458,13 @@ impl<'q, 'd> Search<'q, 'd> {
     /// there.
     ///
     /// Rule closest-placement of docs/differences.toml.
-    fn reject(self, count: usize, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
+    fn reject(
+        self,
+        count: usize,
+        note: Note,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Findings {
         let Self { question, decider, rejectors, closest, .. } = self;
         let mut found = match closest {
             Some(closest) => {
@@ -325,7 +492,7 @@ impl<'q, 'd> Search<'q, 'd> {
         };
         let generator = question.profile.placement_generate.iter().map(|own| own.name.clone());
         found.rejectors.extend(rejectors.into_iter().chain(generator));
-        found
+        note.added_to(found)
     }
 }
 

@@ -4,6 +4,7 @@ use framework::{
     Code, ExtensionPoint, MAX_NODE_SCORE, MIN_NODE_SCORE, PlacedGroup, PlacementScore,
     ProspectiveGroup, Status,
 };
+use smallvec::SmallVec;
 
 use crate::context::Context;
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
@@ -11,7 +12,7 @@ use crate::profile::{Named, Profile};
 use crate::world::World;
 
 /// The scores of one placement before they are normalized, plugin by plugin.
-pub(super) type RawScores = Vec<i64>;
+pub(super) type RawScores = SmallVec<[i64; 4]>;
 
 /// The plugins that score placements.
 pub(super) struct PlacementScores<'p>(&'p [Named<dyn PlacementScore>]);
@@ -42,15 +43,54 @@ impl<'p> PlacementScores<'p> {
         self.0.iter().map(score).collect()
     }
 
-    /// Returns the limits of the raw scores of each prospect; `None` if a plugin has none.
+    /// Returns the limits of the raw scores of each prospect; `None` if a plugin has none. `local`
+    /// has those of the plugins whose limits are local, if they are known.
     pub(super) fn limits(
+        &self,
+        group: ProspectiveGroup<'_>,
+        local: Option<Vec<RawScores>>,
+        world: &World,
+        cx: &mut Context<'_>,
+    ) -> Option<Vec<RawScores>> {
+        let Some(mut local) = local else {
+            return self.limits_of(|_| true, group, world, cx);
+        };
+        if self.0.iter().all(is_local) {
+            return Some(local);
+        }
+        let others = self.limits_of(|own| !is_local(own), group, world, cx)?;
+        for (limits, others) in local.iter_mut().zip(others) {
+            let mut own = std::mem::take(limits).into_iter();
+            let mut others = others.into_iter();
+            let merged = self.0.iter().filter_map(|plugin| match is_local(plugin) {
+                true => own.next(),
+                false => others.next(),
+            });
+            *limits = merged.collect();
+        }
+        Some(local)
+    }
+
+    /// Returns the limits of the plugins whose limits are local; `None` if one has none.
+    pub(super) fn local_limits(
         &self,
         group: ProspectiveGroup<'_>,
         world: &World,
         cx: &mut Context<'_>,
     ) -> Option<Vec<RawScores>> {
-        let mut limits = vec![RawScores::with_capacity(self.0.len()); group.prospects.len()];
-        for own in self.0 {
+        self.limits_of(is_local, group, world, cx)
+    }
+
+    /// Returns the limits of some plugins; `None` if one of them has none.
+    fn limits_of(
+        &self,
+        is_asked: impl Fn(&Named<dyn PlacementScore>) -> bool,
+        group: ProspectiveGroup<'_>,
+        world: &World,
+        cx: &mut Context<'_>,
+    ) -> Option<Vec<RawScores>> {
+        let mut limits = vec![RawScores::new(); group.prospects.len()];
+        for own in self.0.iter().filter(|own| is_asked(own)) {
             let handle = world.handle(cx.now);
             let answer = call_beside("PlacementScoreLimits", &own.name, cx.probe, || {
                 own.plugin.placement_score_limits(group, &handle)
@@ -128,6 +168,10 @@ impl<'p> PlacementScores<'p> {
         let places = totals.iter().enumerate().filter(|(_, total)| **total == best);
         Ok(is_decided.then(|| places.map(|(place, _)| place).collect()))
     }
+}
+
+fn is_local(own: &Named<dyn PlacementScore>) -> bool {
+    own.plugin.limits_are_local()
 }
 
 /// What is known of the placements that are not tried yet.

@@ -9,7 +9,7 @@ use framework::{
     PodGroupPostFilterResult, PodGroupTrial, QueuedPod, Status, Uid,
 };
 
-use super::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, find};
+use super::decision::{MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, find};
 use crate::context::Context;
 use crate::cycle::{Panics, Question};
 use crate::decide::Decider;
@@ -97,7 +97,7 @@ fn run_plugin(
     cx.probe.start(span);
     let ended = world.tentatively(cx, |world, cx| {
         let mut trial = Trial {
-            question,
+            question: PodGroupQuestion { orders: Orders::OfQueue, ..question },
             decider,
             world,
             cx,

@@ -1,11 +1,13 @@
 //! Groups that are placed in one rack.
 
-use engine::Change;
+use std::sync::Arc;
+
+use engine::{Change, GroupSearch};
 use framework::{
-    ActionType, Answer, Attempt, EventForPod, EventObjects, EventResource, Filter, GroupPlacement,
-    GroupPlacements, Handle, HintResult, NodeIx, NodeView, PerNode, PlacedGroup, PlacementGenerate,
-    PlacementScore, Plugin, Pod, PodGroupKey, PodRoom, Prospect, ProspectiveGroup, QueueingHint,
-    Status, default_normalize_score,
+    ActionType, Answer, Attempt, DomainLabel, EventForPod, EventObjects, EventResource, Filter,
+    GroupPlacement, GroupPlacements, Handle, HintResult, NodeIx, NodeView, PerNode, PlacedGroup,
+    PlacementGenerate, PlacementScore, Plugin, Pod, PodGroupKey, PodRoom, Prospect,
+    ProspectiveGroup, QueueingHint, Status, default_normalize_score,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -18,6 +20,8 @@ use crate::pod_groups::{binds, conditions, gang_plugin, member, places};
 struct Racks {
     /// The only rack that is proposed, if any.
     only: Option<String>,
+    /// Whether it lists the nodes of each rack, so that the engine keeps nothing about racks.
+    lists_nodes: bool,
 }
 
 impl PlacementGenerate for Racks {
@@ -34,6 +38,10 @@ impl PlacementGenerate for Racks {
         };
         let placed = cluster.pod_group_state(group).and_then(|state| state.scheduled().next());
         let pinned = placed.and_then(|member| topology.domain_of(cluster.pod(member).node));
+        if !self.lists_nodes {
+            let value = pinned.map(|rack| topology.value(rack).clone());
+            return Ok(GroupPlacements::Domains(vec![DomainLabel { key: "rack".into(), value }]));
+        }
         let racks = topology.domains().filter(|rack| pinned.is_none_or(|own| own == *rack));
         let racks = racks.map(|rack| GroupPlacement {
             name: topology.value(rack).clone(),
@@ -41,7 +49,7 @@ impl PlacementGenerate for Racks {
         });
         let is_meant =
             |rack: &GroupPlacement| self.only.as_ref().is_none_or(|only| **only == *rack.name);
-        Ok(GroupPlacements::OneOf(racks.filter(is_meant).collect()))
+        Ok(GroupPlacements::OneOf(racks.filter(is_meant).map(Arc::new).collect()))
     }
 }
 
@@ -83,6 +91,10 @@ impl PlacementScore for Cpu {
         let all = group.members.iter().map(|pod| pod.requests.placed.milli_cpu).sum();
         let limit = |own: &Prospect| requested_share(&own.placement.nodes, all, handle);
         Some(group.prospects.iter().map(limit).collect())
+    }
+
+    fn limits_are_local(&self) -> bool {
+        true
     }
 }
 
@@ -132,9 +144,14 @@ fn apart() -> Fake {
 }
 
 fn setup(only: Option<String>) -> Setup {
+    let lists_nodes = only.is_some();
+    setup_with(Racks { only, lists_nodes })
+}
+
+fn setup_with(racks: Racks) -> Setup {
     let nodes = node_event(ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
     let cpu = Plugin::new("Cpu", Cpu).filter().pod_room().placement_score();
-    let racks = Plugin::new("Racks", Racks { only }).placement_generate();
+    let racks = Plugin::new("Racks", racks).placement_generate();
     Setup::new([apart()])
         .plugin(gang_plugin())
         .plugin(racks.on_with_hint(nodes, Racks::after_node).build())
@@ -409,7 +426,8 @@ proptest! {
         let count = wanted.len();
         let min_count = min_count.min(u32::try_from(count).unwrap());
         let with = |only: Option<String>| {
-            let mut world = filled(setup(only), &nodes, &wanted, min_count);
+            let of_queue = GroupSearch { steps_per_attempt: 0, ..GroupSearch::default() };
+            let mut world = filled(setup(only).group_search(of_queue), &nodes, &wanted, min_count);
             world.attempt();
             world
         };
@@ -435,5 +453,104 @@ proptest! {
         };
         prop_assert_eq!(Some(total(*own)), best, "another rack is better");
         prop_assert_eq!(nodes_of(&world, count), nodes_of(expected, count));
+    }
+}
+
+/// A change between two groups.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A node with this number gets a rack, 0 for none, and this cpu.
+    Node(usize, usize, u32),
+    NodeGone(usize),
+    /// A pod of this cpu runs on a node.
+    Pod(usize, usize, u32),
+    PodGone(usize),
+    /// A group with these members comes.
+    Group(Vec<Wanted>),
+    /// The group with this number goes.
+    GroupGone(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let group = prop::collection::vec((1_u32..3, prop::bool::weighted(0.2)), 1..5);
+    prop_oneof![
+        2 => (0_usize..10, 0_usize..5, 1_u32..5).prop_map(|(n, rack, cpu)| Step::Node(n, rack, cpu)),
+        1 => (0_usize..10).prop_map(Step::NodeGone),
+        1 => (0_usize..9, 0_usize..10, 1_u32..4).prop_map(|(p, n, cpu)| Step::Pod(p, n, cpu)),
+        1 => (0_usize..9).prop_map(Step::PodGone),
+        4 => group.prop_map(Step::Group),
+        2 => (0_usize..6).prop_map(Step::GroupGone),
+    ]
+}
+
+fn delete(world: &mut World, name: &str) {
+    if world.server.contains_key(&key(name)) {
+        world.delete(name);
+    }
+}
+
+/// Carries out a step. `groups` has the number of members of each group that came, and whether it
+/// is there.
+fn carry_out(world: &mut World, step: &Step, groups: &mut Vec<(usize, bool)>) {
+    match step {
+        Step::Node(number, rack, cpu) => {
+            let rack = if *rack == 0 { String::new() } else { format!("r{rack}") };
+            rack_node(world, &format!("n{number}"), &rack, *cpu);
+        }
+        Step::NodeGone(number) => {
+            let name = format!("n{number}");
+            if world.engine.cluster().node_named(&name).is_some() {
+                world.delete_node(&name);
+            }
+        }
+        Step::Pod(number, node, cpu) => {
+            let name = format!("x{number}");
+            if world.engine.cluster().node_named(&format!("n{node}")).is_some() {
+                delete(world, &name);
+                world.pod(pod(&name).cpu(&cpu.to_string()).on(&format!("n{node}")));
+            }
+        }
+        Step::PodGone(number) => delete(world, &format!("x{number}")),
+        Step::Group(wanted) => {
+            let name = format!("g{}-", groups.len());
+            pod_group(world, &name, u32::try_from(wanted.len()).unwrap());
+            for (number, (cpu, is_apart)) in wanted.iter().enumerate() {
+                let pod = member(&name, number).cpu(&cpu.to_string());
+                world.pod(if *is_apart { pod.label("apart", "yes") } else { pod });
+            }
+            groups.push((wanted.len(), true));
+        }
+        Step::GroupGone(number) => {
+            if let Some((members, is_there)) = groups.get_mut(*number)
+                && std::mem::take(is_there)
+            {
+                (0..*members).for_each(|member| world.delete(&format!("g{number}-{member}")));
+            }
+        }
+    }
+    world.run_for(30);
+}
+
+proptest! {
+    /// What the engine keeps of racks changes no decision.
+    #[test]
+    fn groups_are_placed_as_without_what_is_known_of_racks(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let mut worlds = [false, true].map(|lists_nodes| {
+            (setup_with(Racks { only: None, lists_nodes }).build(), Vec::new())
+        });
+        for (number, step) in steps.iter().enumerate() {
+            let places = worlds.each_mut().map(|(world, groups)| {
+                carry_out(world, step, groups);
+                let groups = groups.iter().enumerate();
+                let names = groups.flat_map(|(group, (members, _))| {
+                    (0..*members).map(move |member| format!("g{group}-{member}"))
+                });
+                let places = names.map(|name| world.node_of(&name)).collect::<Vec<_>>();
+                (places, conditions(world))
+            });
+            prop_assert_eq!(&places[0], &places[1], "step {}: {:?}", number, step);
+        }
     }
 }

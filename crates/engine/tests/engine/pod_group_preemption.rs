@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::{Change, EffectKind, Event};
+use engine::{Change, EffectKind, Event, GroupSearch};
 use framework::{Answer, EventResource};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,7 +12,11 @@ use crate::harness::*;
 use crate::pod_groups::{conditions, gang_plugin, member, places};
 
 fn empty() -> World {
-    Setup::new([fit(), gates()]).plugin(preempting()).plugin(gang_plugin()).pod_groups().build()
+    setup().build()
+}
+
+fn setup() -> Setup {
+    Setup::new([fit(), gates()]).plugin(preempting()).plugin(gang_plugin()).pod_groups()
 }
 
 /// A world with nodes `n0`, `n1` … of so many CPUs.
@@ -503,7 +507,8 @@ proptest! {
 
     #[test]
     fn victims_are_needed_whole_and_less_important_and_make_the_group_fit(case in cases()) {
-        let mut world = empty();
+        let of_queue = GroupSearch { steps_per_attempt: 0, ..GroupSearch::default() };
+        let mut world = setup().group_search(of_queue).build();
         for (number, cpu) in case.capacity.iter().enumerate() {
             let (name, cpu) = (format!("n{number}"), cpu.to_string());
             world.node(node(&name).allocatable("cpu", &cpu));

@@ -102,7 +102,7 @@ impl WaitingGroup<'_> {
                         let domains = supposed.prospects(self.key, self.pending);
                         let domains = domains.ok().flatten().unwrap_or_default();
                         let own = domains.into_iter().find(|own| *own.placement.name == *name);
-                        let nodes = own.map(|own| own.placement.nodes).unwrap_or_default();
+                        let nodes = own.map(|own| own.placement.nodes.clone()).unwrap_or_default();
                         Some(nodes.into_iter().collect::<NodeBits>())
                     }
                 };

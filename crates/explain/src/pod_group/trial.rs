@@ -57,7 +57,8 @@ impl Trials {
                     });
                     let most = usize::try_from(most).unwrap_or(usize::MAX);
                     let fit = tried.as_deref().map_or(most, fitting);
-                    Domain { name: placement.name, nodes: placement.nodes, fit, tried }
+                    let (name, nodes) = (placement.name.clone(), placement.nodes.clone());
+                    Domain { name, nodes, fit, tried }
                 });
                 let mut domains: Vec<Domain> = domains.collect();
                 domains.sort_by_key(|own| (own.tried.is_none(), Reverse(own.fit)));

@@ -49,8 +49,8 @@ pub use self::metrics::{
 };
 pub use self::per_node::PerNode;
 pub use self::placement::{
-    GroupPlacement, GroupPlacements, PlacedGroup, PlacementGenerate, PlacementScore, PodRoom,
-    Prospect, ProspectiveGroup,
+    DomainLabel, GroupPlacement, GroupPlacements, PlacedGroup, PlacementGenerate, PlacementScore,
+    PodRoom, Prospect, ProspectiveGroup,
 };
 pub use self::points::ExtensionPoint;
 pub use self::queued::{

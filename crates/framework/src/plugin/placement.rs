@@ -19,7 +19,19 @@ pub enum GroupPlacements {
     /// The pods of the group may be on any nodes.
     Anywhere,
     /// All pods of the group are placed in one of these.
-    OneOf(Vec<GroupPlacement>),
+    OneOf(Vec<Arc<GroupPlacement>>),
+    /// All pods of the group are placed on nodes with equal values of these labels. The scheduler
+    /// keeps the nodes of each domain, and what it knows of them, from one group to the next.
+    Domains(Vec<DomainLabel>),
+}
+
+/// A node label whose values are the domains of a topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainLabel {
+    /// The key of the label.
+    pub key: Arc<str>,
+    /// The only value that a node may have; `None` for any.
+    pub value: Option<Arc<str>>,
 }
 
 /// Proposes sets of nodes for a pod group.
@@ -63,7 +75,7 @@ pub struct ProspectiveGroup<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prospect {
     /// The placement.
-    pub placement: GroupPlacement,
+    pub placement: Arc<GroupPlacement>,
     /// Maximum number of members of the attempt that may fit.
     pub most: u32,
 }
@@ -94,6 +106,14 @@ pub trait PlacementScore: Send + Sync {
         None
     }
 
+    /// Whether the [limit](Self::placement_score_limits) of a prospect depends on nothing but its
+    /// nodes, the pods on them and the requests of the members, neither on the group nor on the
+    /// number of members that may fit. The scheduler then asks again only about prospects of which
+    /// a node has changed.
+    fn limits_are_local(&self) -> bool {
+        false
+    }
+
     /// Scales the scores of all placements that can take enough members to 0 to 100. By default
     /// they stay as they are.
     ///
@@ -109,6 +129,13 @@ pub trait PlacementScore: Send + Sync {
 /// filters that a profile enables.
 pub trait PodRoom: Send + Sync {
     /// Lowers the number of each node to a bound of how many pods with the requests of `pod` fit
-    /// beside those on it. It must depend on nothing else of the pod.
+    /// beside those on it. It must depend on nothing else of the pod, and on nothing of the cluster
+    /// but the node, the pods on it and [what `pod_room_as_of` counts](Self::pod_room_as_of).
     fn pod_room(&self, pod: &Pod, handle: &Handle<'_>, room: PerNode<'_>);
+
+    /// Returns a number that differs if something else has changed on which the bound of these
+    /// requests depends. The scheduler then asks about all nodes again.
+    fn pod_room_as_of(&self, _pod: &Pod, _handle: &Handle<'_>) -> u64 {
+        0
+    }
 }

@@ -328,6 +328,12 @@ impl PodRoom for Fit {
             }
         }
     }
+
+    /// The requested resources that DeviceClasses provide.
+    fn pod_room_as_of(&self, pod: &Pod, handle: &Handle<'_>) -> u64 {
+        let needs = self.needs(pod, handle.cluster);
+        needs.fold(0, |seen, need| seen.rotate_left(1) ^ u64::from(need.has_class))
+    }
 }
 
 /// Prefers the placements that are allocated most, whatever the strategy for nodes.
@@ -347,6 +353,10 @@ impl PlacementScore for Fit {
         let lanes: Vec<_> = self.rated.lanes_of_placement(handle.cluster, group.members).collect();
         let placements = group.prospects.iter().map(|own| &own.placement);
         Some(placements.map(|placement| allocation_of(&placement.nodes, &lanes)).collect())
+    }
+
+    fn limits_are_local(&self) -> bool {
+        true
     }
 }
 

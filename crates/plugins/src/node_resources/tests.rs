@@ -720,7 +720,8 @@ fn placement_is_scored_by_what_is_allocated_together() {
     let members = [member("m"), member("n")];
     let mut cluster = cluster(nodes, [pod("x").cpu("1").memory("1Gi").on("a").build()]);
     let group = &PodGroupKey::new("default", "g");
-    let placement = GroupPlacement { name: "r".into(), nodes: cluster.nodes().iter().collect() };
+    let placement =
+        Arc::new(GroupPlacement { name: "r".into(), nodes: cluster.nodes().iter().collect() });
     let prospects = [Prospect { placement: placement.clone(), most: 2 }];
     let prospective = ProspectiveGroup { group, members: &members, prospects: &prospects };
     // 5 of 8 CPUs and 5 of 16 GiB.

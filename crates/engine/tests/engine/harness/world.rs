@@ -9,8 +9,8 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::queue::Place;
 use engine::{
-    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, Input,
-    Outcome, TieBreak,
+    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, GroupSearch,
+    Input, Outcome, TieBreak,
 };
 use framework::preemption::LONGEST_PAUSE;
 use framework::*;
@@ -57,6 +57,7 @@ pub(crate) struct Setup {
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
     pub(crate) longest_pause: Duration,
+    group_search: GroupSearch,
     gates: PluginGates,
     pub(crate) scheduler_name: &'static str,
 }
@@ -88,6 +89,7 @@ impl Setup {
             tie_break: TieBreak::FirstByName,
             form: Form::Set,
             longest_pause: LONGEST_PAUSE,
+            group_search: GroupSearch::default(),
             gates: PluginGates::default(),
             scheduler_name: "default-scheduler",
         }
@@ -109,6 +111,11 @@ impl Setup {
     pub(crate) fn basic_pod_groups(mut self) -> Self {
         self.gates.gang_scheduling = false;
         self.pod_groups()
+    }
+
+    /// Searches for other orders of the members of a group with these limits.
+    pub(crate) fn group_search(self, group_search: GroupSearch) -> Self {
+        Self { group_search, ..self }
     }
 
     /// Schedules the pods of a PodGroup one by one.
@@ -146,6 +153,7 @@ impl Setup {
         config.tie_break = self.tie_break;
         config.form = self.form;
         config.longest_preemption_pause = self.longest_pause;
+        config.group_search = self.group_search;
         World {
             engine: Engine::new(config),
             now: Time::from_secs(1000),
