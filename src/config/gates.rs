@@ -402,7 +402,7 @@ impl Gates {
             extended_resources: self.is_on("DRAExtendedResource"),
             fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
             generic_workload: self.is_on("GenericWorkload"),
-            gang_scheduling: self.is_on("GangScheduling"),
+            only_basic_groups: self.is_on("GenericWorkload") && !self.is_on("GangScheduling"),
             workload_aware_preemption: self.preempt_for_groups(),
             pod_group_preemption_policy: self.is_on("PodGroupPreemptionPolicy"),
             workload_claims: self.share_group_claims(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Change, Engine, EngineConfig, Input, TieBreak};
+use engine::{Change, Engine, EngineConfig, GroupSearch, Input, TieBreak};
 use framework::{EventResource, NodeIx, PluginGates, Pod, Time};
 use plugins::catalogue;
 use proptest::prelude::*;
@@ -31,8 +31,10 @@ impl Scheduler {
             ..SchedulerProfile::default()
         };
         let profiles = Profiles::build(&[profile], &defaults, &registry, false).unwrap();
+        // A rack in which the members fit in another order alone is no rival.
+        let group_search = GroupSearch { steps_per_attempt: 0, ..GroupSearch::default() };
         let config = EngineConfig { tie_break, seed: 7, ..EngineConfig::new(profiles) };
-        Self(Engine::new(config))
+        Self(Engine::new(EngineConfig { group_search, ..config }))
     }
 
     fn step(&mut self, input: Input) {

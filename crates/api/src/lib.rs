@@ -29,6 +29,7 @@ pub mod storage;
 mod taint;
 mod template;
 mod time;
+mod topology_level;
 mod topology_selector;
 
 pub use self::containers::{ContainerKind, ContainerResources};
@@ -64,4 +65,5 @@ pub use self::selector::*;
 pub use self::taint::*;
 pub use self::template::Template;
 pub use self::time::{OptionalTime, Time, WallOffset};
+pub use self::topology_level::{LevelWish, TOPOLOGY_ANNOTATION, TopologyLevel};
 pub use self::topology_selector::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{POD_GROUP_LABEL, Pod, PodResourceClaim, Uid, api};
+use crate::{POD_GROUP_LABEL, Pod, PodResourceClaim, TopologyLevel, Uid, api};
 
 /// The PodGroups of Coscheduling, as `<plural>.<version>.<group>`.
 pub const COSCHEDULING_POD_GROUPS: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
@@ -102,9 +102,8 @@ pub struct PodGroup {
     pub is_disrupted_whole: bool,
     /// Whether its pods may preempt others (`preemptionPolicy`); `None` leaves it to the pods.
     pub may_preempt: Option<bool>,
-    /// The key of the node label whose value all its pods have in common, if it asks for one
-    /// domain.
-    pub topology_key: Option<Arc<str>>,
+    /// The levels of a topology that it asks for, the widest first, or why they cannot be read.
+    pub topology: Result<Box<[TopologyLevel]>, Arc<str>>,
     /// The ResourceClaims that are reserved for the group instead of its pods.
     pub claims: Box<[PodResourceClaim]>,
     /// The condition that the scheduler wrote.
@@ -121,7 +120,6 @@ impl PodGroup {
     pub fn from_api(group: &api::PodGroup) -> Self {
         let api::PodGroup { metadata, spec, status } = group;
         let gang = spec.scheduling_policy.gang.as_ref();
-        let topology = &spec.scheduling_constraints.topology;
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|own| CONDITION_TYPES.contains(&own.type_.as_str()));
         Self {
@@ -134,7 +132,7 @@ impl PodGroup {
                 .as_ref()
                 .is_some_and(api::DisruptionMode::is_of_all),
             may_preempt: spec.preemption_policy.as_deref().map(|policy| policy != "Never"),
-            topology_key: topology.first().map(|constraint| constraint.key.as_str().into()),
+            topology: topology(group),
             claims: spec.resource_claims.iter().map(PodResourceClaim::compile).collect(),
             condition: condition.map(|condition| PodGroupCondition {
                 status: condition.status == "True",
@@ -155,7 +153,7 @@ impl PodGroup {
             priority: None,
             is_disrupted_whole: false,
             may_preempt: None,
-            topology_key: None,
+            topology: TopologyLevel::of_annotations(&metadata.annotations),
             claims: Box::default(),
             condition: None,
             coscheduling: Some(CoschedulingStatus {
@@ -171,6 +169,11 @@ impl PodGroup {
         SchedulingPolicy::Gang { min_count: u32::try_from(min_count).unwrap_or(0).max(1) }
     }
 
+    /// Returns the keys of the levels that it asks for, the widest first.
+    pub fn topology_keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.topology.iter().flat_map(|levels| levels.iter()).map(|level| &level.key)
+    }
+
     /// Returns the number of pods that are scheduled together; 1 without a gang.
     pub const fn min_count(&self) -> u32 {
         match self.policy {
@@ -178,6 +181,18 @@ impl PodGroup {
             SchedulingPolicy::Gang { min_count } => min_count,
         }
     }
+}
+
+/// Returns the levels that a PodGroup asks for: those of its annotation, and its constraint as the
+/// narrowest of them unless the annotation names its key.
+fn topology(group: &api::PodGroup) -> Result<Box<[TopologyLevel]>, Arc<str>> {
+    let levels = TopologyLevel::of_annotations(&group.metadata.annotations)?;
+    let mut constraints = group.spec.scheduling_constraints.topology.iter();
+    let own = constraints.next().map(|constraint| TopologyLevel::required(&constraint.key));
+    let own = own.filter(|own| levels.iter().all(|level| level.key != own.key));
+    let is_last = levels.last().is_none_or(|last| !last.wish.divides());
+    let (wider, last) = levels.split_at(levels.len() - usize::from(!is_last));
+    Ok(wider.iter().cloned().chain(own).chain(last.iter().cloned()).collect())
 }
 
 impl Pod {
@@ -217,10 +232,10 @@ mod tests {
         assert_eq!(pod_group(&gang(-1)).min_count(), 1);
         let basic = pod_group(&json!({"spec": {"schedulingPolicy": {"basic": {}}, "priority": 7}}));
         assert_eq!((basic.policy, basic.priority), (SchedulingPolicy::Basic, Some(7)));
-        assert_eq!(basic.topology_key, None);
+        assert_eq!(basic.topology, Ok(Box::default()));
         let in_rack = json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}});
         let in_rack = pod_group(&json!({ "spec": in_rack }));
-        assert_eq!(in_rack.topology_key.as_deref(), Some("rack"));
+        assert_eq!(in_rack.topology, Ok([TopologyLevel::required("rack")].into()));
         let status = json!({"phase": "Running", "running": 4, "occupiedBy": "n/job"});
         let group = json!({"metadata": {"uid": "u"}, "spec": {"minMember": 4}, "status": status});
         let group = api::CoschedulingPodGroup::deserialize(group).unwrap();

@@ -56,8 +56,10 @@ fn extender_of_the_guide_chooses_nodes_in_a_sandbox_with_its_configuration() {
                 .arg("-f")
                 .arg(example.join("cluster.yaml")),
         );
-        let read =
-            eventually("there is a kubeconfig", async || Kubeconfig::read_from(&kubeconfig).ok());
+        let read = eventually("there is a whole kubeconfig", async || {
+            let read = Kubeconfig::read_from(&kubeconfig).ok()?;
+            read.current_context.is_some().then_some(read)
+        });
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(read.await, &options).await.unwrap();
         let pods: Api<Pod> = Api::default_namespaced(Client::try_from(config).unwrap());

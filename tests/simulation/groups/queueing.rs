@@ -180,7 +180,9 @@ fn fitting(
     has_placed: bool,
     oracle: &mut Oracle<'_>,
 ) -> Option<usize> {
-    let Some(key) = &known.topology_key else { return Some(oracle.room_for(pods, None)) };
+    let Some(key) = known.topology_keys().next() else {
+        return Some(oracle.room_for(pods, None));
+    };
     if has_placed {
         return None;
     }

@@ -203,7 +203,7 @@ impl Cycle<'_> {
         let status = &decision.status;
         let reason = if status.is_rejection() { "Unschedulable" } else { "SchedulerError" };
         let mut message = status.message();
-        if let Some(missing) = missing(&members, &message) {
+        if let Some(missing) = missing(&members).filter(|_| decision.is_of_all_nodes) {
             message = format!("{message}, {missing}");
         }
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
@@ -256,16 +256,16 @@ impl Cycle<'_> {
     }
 }
 
-/// Returns why the first member that does not fit does not, unless the message says it.
+/// Returns why the first member that does not fit does not. Placements say so themselves.
 ///
 /// Rule groups-say-what-is-missing of docs/differences.toml.
-fn missing(members: &[Member], message: &str) -> Option<String> {
-    let (pod, reasons) = members.iter().find_map(|member| match &member.decision {
-        MemberDecision::Unfit(fit) => Some((&member.queued.pod, fit.reasons())),
+fn missing(members: &[Member]) -> Option<String> {
+    members.iter().find_map(|member| match &member.decision {
+        MemberDecision::Unfit(fit) => {
+            Some(format!("pod {} does not fit: {}", member.queued.pod.key.name, fit.reasons()))
+        }
         _ => None,
-    })?;
-    let is_new = !message.contains(&reasons);
-    is_new.then(|| format!("pod {} does not fit: {reasons}", pod.key.name))
+    })
 }
 
 fn first_of(outcomes: Vec<Outcome>) -> Outcome {

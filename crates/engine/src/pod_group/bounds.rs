@@ -39,6 +39,8 @@ pub(super) struct BoundedPlacements {
 /// A placement of a group.
 pub(super) struct BoundedPlacement {
     pub(super) prospect: Prospect,
+    /// How many more pods like these there is room for, summed over their requests.
+    pub(super) room: u64,
     /// The limits of its scores by the plugins whose limits are local, if they are known.
     pub(super) local_limits: Option<RawScores>,
 }
@@ -67,6 +69,7 @@ impl BoundedPlacements {
         let Rooms { most, plugins } = rooms(profile, members, &placements, world, cx)?;
         let list = placements.into_iter().zip(most).map(|(placement, most)| BoundedPlacement {
             prospect: Prospect { placement, most },
+            room: most.into(),
             local_limits: None,
         });
         Ok(Self { list: list.collect(), plugins })
@@ -74,8 +77,19 @@ impl BoundedPlacements {
 }
 
 impl KnownPlacements {
-    /// Returns the domains that a group may be in. No bounds are kept for a group whose value of a
-    /// label is given, which is in few domains, or whose members have many different requests.
+    /// Returns the values of labels of a node that has all of them.
+    pub(super) fn values_at(
+        &mut self,
+        keys: &[Arc<str>],
+        node: NodeIx,
+        world: &World,
+    ) -> Vec<Arc<str>> {
+        let domains = self.domains.of(keys, world.cluster(), world.log());
+        domains.of_node(node).map(|domain| domains.values(domain).to_vec()).unwrap_or_default()
+    }
+
+    /// Returns the domains that a group may be in. No bounds are kept for a group that may be in
+    /// one domain only, or whose members have many different requests.
     ///
     /// # Errors
     /// A plugin panicked.
@@ -91,11 +105,11 @@ impl KnownPlacements {
         let domains = self.domains.of(&keys, world.cluster(), world.log());
         let requests = Requests::of(members);
         let bounding = Bounding::of(profile);
-        let is_pinned = labels.iter().any(|label| label.value.is_some());
+        let values: Vec<Option<Arc<str>>> =
+            labels.iter().map(|label| label.value.clone()).collect();
+        let is_pinned = !labels.is_empty() && domains.with_values(&values).nth(1).is_none();
         let is_bounded = !requests.equal.is_empty() && requests.others == 0 && !bounding.is_empty();
         if is_pinned || !is_bounded {
-            let values: Vec<Option<Arc<str>>> =
-                labels.iter().map(|label| label.value.clone()).collect();
             let placements = domains.with_values(&values);
             let placements = placements.map(|domain| domains.placement(domain).clone()).collect();
             return BoundedPlacements::of(placements, bounded, world, cx);
@@ -105,7 +119,7 @@ impl KnownPlacements {
         bounds.last_used = self.clock;
         Update { bounds, domains, bounding: &bounding, requests: &requests.equal, bounded }
             .run(world, cx)?;
-        Ok(BoundedPlacements { list: bounds.list(domains), plugins: bounding.names() })
+        Ok(BoundedPlacements { list: bounds.list(domains, &values), plugins: bounding.names() })
     }
 }
 
@@ -170,19 +184,25 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the domains with their bounds.
-    fn list(&self, domains: &Domains) -> Vec<BoundedPlacement> {
+    /// Returns the domains with these values, with their bounds.
+    fn list(&self, domains: &Domains, values: &[Option<Arc<str>>]) -> Vec<BoundedPlacement> {
         let bounded = |domain: DomainNumber| BoundedPlacement {
             prospect: self.prospect(domain, domains),
+            room: self.sums(domain).iter().sum(),
             local_limits: self.limits.as_ref().map(|limits| limits[domain as usize].clone()),
         };
-        domains.with_values(&[]).map(bounded).collect()
+        domains.with_values(values).map(bounded).collect()
+    }
+
+    /// Returns the room of a domain for each of the requests.
+    fn sums(&self, domain: DomainNumber) -> &[u64] {
+        self.sums.chunks(self.requests.len()).nth(domain as usize).unwrap_or_default()
     }
 
     fn prospect(&self, domain: DomainNumber, domains: &Domains) -> Prospect {
-        let sums = self.sums.chunks(self.requests.len()).nth(domain as usize).unwrap_or_default();
         let counts = self.requests.iter().map(|(_, count)| *count);
-        let most = sums
+        let most = self
+            .sums(domain)
             .iter()
             .zip(counts)
             .map(|(sum, count)| u32::try_from(*sum).unwrap_or(u32::MAX).min(count));

@@ -52,6 +52,8 @@ pub(crate) struct PodGroupDecision {
     pub(crate) rejectors: BTreeSet<PluginName>,
     /// The members to nominate if the group is rejected and waits for evictions.
     pub(crate) nominations: Option<Vec<MemberNomination>>,
+    /// Whether the members were tried on all nodes, and not in a placement.
+    pub(crate) is_of_all_nodes: bool,
 }
 
 /// The finding about a member.
@@ -92,13 +94,16 @@ pub(super) struct Findings {
     pub(super) rejectors: BTreeSet<PluginName>,
     /// Whether a group that is rejected is tried again after a backoff, and not only after an event.
     pub(super) is_tried_again: bool,
+    /// Whether the members were tried on all nodes, and not in a placement.
+    pub(super) is_of_all_nodes: bool,
 }
 
 impl Findings {
     /// Returns the findings about a group of which no member was tried.
     pub(super) fn of(status: Status) -> Self {
         let (members, commands, rejectors) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { status, members, commands, rejectors, is_tried_again: false }
+        let (is_tried_again, is_of_all_nodes) = (false, false);
+        Self { status, members, commands, rejectors, is_tried_again, is_of_all_nodes }
     }
 
     /// Number of members that fit.
@@ -123,9 +128,16 @@ impl Findings {
             true => self.rejected_by().cloned().collect(),
             false => BTreeSet::new(),
         };
-        let Self { status, members: mut found, .. } = self;
+        let Self { status, members: mut found, is_of_all_nodes, .. } = self;
         found.resize_with(members, || MemberDecision::NotTried);
-        PodGroupDecision { status, members: found, reservations, rejectors, nominations: None }
+        PodGroupDecision {
+            status,
+            members: found,
+            reservations,
+            rejectors,
+            nominations: None,
+            is_of_all_nodes,
+        }
     }
 }
 
@@ -276,7 +288,7 @@ impl<'q, 'd> Pass<'q, 'd> {
             status = feasible(self.question, remaining, world, cx);
         }
         self.found.members = found;
-        self.found.status = self.conclude(status);
+        self.found.status = conclude(status, &self.found);
         self.found
     }
 
@@ -301,24 +313,8 @@ impl<'q, 'd> Pass<'q, 'd> {
             }
             self.found.members.push(decision);
         }
-        self.found.status = self.conclude(feasible(self.question, 0, world, cx));
+        self.found.status = conclude(feasible(self.question, 0, world, cx), &self.found);
         self.found
-    }
-
-    /// Returns the status of the group by the last answer of the PlacementFeasible plugins.
-    fn conclude(&self, status: Status) -> Status {
-        match status.code() {
-            Code::Success if self.found.members.iter().any(MemberDecision::fits) => status,
-            Code::Success => Status::unschedulable(UNSCHEDULABLE),
-            Code::Error | Code::Skip => {
-                let text = status.message();
-                Status::error(format!("failed to evaluate placement feasibility: {text}"))
-            }
-            _ => {
-                let rejected = Status::unschedulable(UNSCHEDULABLE).and(status.message());
-                status.plugin().map_or(rejected.clone(), |plugin| rejected.by(plugin))
-            }
-        }
     }
 
     /// Decides about a member, and assumes and reserves it if it fits.
@@ -393,6 +389,22 @@ impl MemberQuestion<'_> {
                 MemberDecision::Unfit(Box::new(FitError::of_chosen_node(status)))
             }
             Err(status) => MemberDecision::Failed(status),
+        }
+    }
+}
+
+/// Returns the status of the group by the last answer of the PlacementFeasible plugins.
+pub(super) fn conclude(status: Status, found: &Findings) -> Status {
+    match status.code() {
+        Code::Success if found.members.iter().any(MemberDecision::fits) => status,
+        Code::Success => Status::unschedulable(UNSCHEDULABLE),
+        Code::Error | Code::Skip => {
+            let text = status.message();
+            Status::error(format!("failed to evaluate placement feasibility: {text}"))
+        }
+        _ => {
+            let rejected = Status::unschedulable(UNSCHEDULABLE).and(status.message());
+            status.plugin().map_or(rejected.clone(), |plugin| rejected.by(plugin))
         }
     }
 }

@@ -91,6 +91,11 @@ impl Domains {
         &self.list[domain as usize].placement
     }
 
+    /// Returns the values of a domain, in the order of the labels.
+    pub(super) fn values(&self, domain: DomainNumber) -> &[Arc<str>] {
+        &self.list[domain as usize].texts
+    }
+
     /// Returns the domains that have a node and these values; `None` stands for any value.
     pub(super) fn with_values<'d>(
         &'d self,

@@ -2,7 +2,8 @@
 //!
 //! [`decide`] places the members one by one inside a savepoint, so that each sees the ones before
 //! it. If the group is to be in one of several placements, such as racks, `placement` tries them:
-//! `domains` has the nodes of each rack, `bounds` how many members fit there at most.
+//! `domains` has the nodes of each rack, `bounds` how many members fit there at most, and `layout`
+//! divides the members among several of them.
 //! If enough members fit, the savepoint is kept, and
 //! [`Attempts::bind_group`](crate::attempts::Attempts::bind_group) starts their binding cycles.
 //! A group that does not fit in the order of the queue is tried in `other_orders`, within the
@@ -13,6 +14,7 @@ mod bounds;
 mod condition;
 mod decision;
 mod domains;
+mod layout;
 mod other_orders;
 mod placement;
 mod placement_scores;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use framework::{
-    Code, GroupPlacement, GroupPlacements, NodeBits, PlacedGroup, PluginName, Pod, PodGroupKey,
-    Prospect, ProspectiveGroup, Status,
+    Code, DomainLabel, GroupPlacement, GroupPlacements, LevelDivision, LevelPlacement, NodeBits,
+    PlacedGroup, PluginName, Pod, PodGroupKey, Prospect, ProspectiveGroup, Status,
 };
 
 use super::UNSCHEDULABLE;
@@ -18,6 +18,7 @@ use super::bounds::{BoundedGroup, BoundedPlacement, BoundedPlacements};
 use super::decision::{
     Findings, MemberDecision, Orders, Pass, PodGroupQuestion, feasible, is_open, placements,
 };
+use super::layout::Layout;
 use super::other_orders::{Kinds, OtherOrders};
 use super::placement_scores::{Left, PlacementScores, RawScores};
 use crate::context::Context;
@@ -41,29 +42,21 @@ pub(crate) fn bounded_placements(
     cx: &mut Context<'_>,
 ) -> Result<Option<Vec<Prospect>>, Status> {
     let bounded = BoundedGroup { group, profile, members };
-    let placements = placements(group, profile, world, cx)?;
-    let placements = bound(placements, bounded, decider, world, cx)?;
-    Ok(placements.map(|own| own.list.into_iter().map(|own| own.prospect).collect()))
-}
-
-/// Bounds the placements of a group; `None` if its members may be on any nodes.
-///
-/// # Errors
-/// A plugin panicked.
-fn bound(
-    placements: GroupPlacements,
-    bounded: BoundedGroup<'_>,
-    decider: &mut Decider,
-    world: &World,
-    cx: &mut Context<'_>,
-) -> Result<Option<BoundedPlacements>, Status> {
-    match placements {
-        GroupPlacements::Anywhere => Ok(None),
-        GroupPlacements::OneOf(list) => BoundedPlacements::of(list, bounded, world, cx).map(Some),
+    let bounded = match placements(group, profile, world, cx)? {
+        GroupPlacements::Anywhere => return Ok(None),
+        GroupPlacements::OneOf(list) => BoundedPlacements::of(list, bounded, world, cx)?,
         GroupPlacements::Domains(labels) => {
-            decider.known_placements().bounded(&labels, bounded, world, cx).map(Some)
+            decider.known_placements().bounded(&labels, bounded, world, cx)?
         }
-    }
+        GroupPlacements::Levels(levels) => {
+            let Some(LevelPlacement { mut within, division }) = levels.into_iter().last() else {
+                return Ok(None);
+            };
+            within.extend(division.map(|own| DomainLabel { key: own.key, value: None }));
+            decider.known_placements().bounded(&within, bounded, world, cx)?
+        }
+    };
+    Ok(Some(bounded.list.into_iter().map(|own| own.prospect).collect()))
 }
 
 /// The search for the placement of a group.
@@ -78,6 +71,32 @@ pub(super) struct Search<'q, 'd> {
     closest: Option<Prospect>,
     /// The placements in which too few members fit in the order of the queue.
     tried: Vec<Prospect>,
+    /// The rule by which the members are placed.
+    level: LevelPlacement,
+}
+
+/// Places the members by a rule within a placement, or on any nodes.
+fn lay_out(
+    question: PodGroupQuestion<'_>,
+    level: &LevelPlacement,
+    placement: Option<(&GroupPlacement, &NodeBits)>,
+    decider: &mut Decider,
+    world: &mut Tentative<'_>,
+    cx: &mut Context<'_>,
+) -> Findings {
+    let within = placement.map(|(_, nodes)| nodes);
+    let Some(LevelDivision { key, division }) = &level.division else {
+        return Pass::new(question, within, decider).run(world, cx);
+    };
+    let keys: Vec<Arc<str>> = level.within.iter().map(|label| label.key.clone()).collect();
+    let node = placement.and_then(|(placement, _)| placement.nodes.first());
+    let values = match node {
+        Some(node) => decider.known_placements().values_at(&keys, *node, world),
+        None => Vec::new(),
+    };
+    let labels = keys.into_iter().zip(values);
+    let labels = labels.map(|(key, value)| DomainLabel { key, value: Some(value) }).collect();
+    Layout { question, labels, key, division: *division, within, decider }.run(world, cx)
 }
 
 /// The outcome of the search in other orders.
@@ -190,6 +209,7 @@ impl Field<'_> {
 impl<'q, 'd> Search<'q, 'd> {
     pub(super) fn new(question: PodGroupQuestion<'q>, decider: &'d mut Decider) -> Self {
         let members = question.members.iter().map(|member| member.pod.clone()).collect();
+        let level = LevelPlacement { within: Vec::new(), division: None };
         Self {
             question,
             decider,
@@ -197,6 +217,7 @@ impl<'q, 'd> Search<'q, 'd> {
             rejectors: BTreeSet::new(),
             closest: None,
             tried: Vec::new(),
+            level,
         }
     }
 
@@ -208,44 +229,104 @@ impl<'q, 'd> Search<'q, 'd> {
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Findings {
-        let PodGroupQuestion { group, profile, .. } = self.question;
-        let bounded = BoundedGroup { group, profile, members: &self.members };
-        let bounded = match bound(placements, bounded, self.decider, world, cx) {
-            Ok(Some(bounded)) => bounded,
-            Ok(None) => return self.run_anywhere(world, cx),
-            Err(status) => return Findings::of(status),
+        let levels = match placements {
+            GroupPlacements::Anywhere => vec![LevelPlacement { within: vec![], division: None }],
+            GroupPlacements::Domains(within) => vec![LevelPlacement { within, division: None }],
+            GroupPlacements::Levels(levels) => levels,
+            GroupPlacements::OneOf(list) => {
+                let bounded = {
+                    let PodGroupQuestion { group, profile, .. } = self.question;
+                    let bounded = BoundedGroup { group, profile, members: &self.members };
+                    BoundedPlacements::of(list, bounded, world, cx)
+                };
+                return match self.run_among(bounded, world, cx) {
+                    Ok(found) => found,
+                    Err(count) => self.search_further(None, count, world, cx),
+                };
+            }
+        };
+        let (mut anywhere, mut count) = (None, 0);
+        for level in levels {
+            (self.level, self.closest) = (level, None);
+            if self.level.within.is_empty() {
+                let found = self.run_anywhere(world, cx);
+                if !found.status.is_rejection() {
+                    return found;
+                }
+                anywhere = Some(found);
+                continue;
+            }
+            let PodGroupQuestion { group, profile, .. } = self.question;
+            let bounded = BoundedGroup { group, profile, members: &self.members };
+            let known = self.decider.known_placements();
+            let bounded = known.bounded(&self.level.within, bounded, world, cx);
+            match self.run_among(bounded, world, cx) {
+                Ok(found) => return found,
+                Err(own) => count = own,
+            }
+        }
+        self.search_further(anywhere, count, world, cx)
+    }
+
+    /// Places the members in the best of these placements. Returns their number if they cannot take
+    /// enough of them.
+    fn run_among(
+        &mut self,
+        bounded: Result<BoundedPlacements, Status>,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Findings, usize> {
+        let bounded = match bounded {
+            Ok(bounded) => bounded,
+            Err(status) => return Ok(Findings::of(status)),
         };
         let count = bounded.list.len();
-        let profile = &profile.scheduler_name;
+        let profile = &self.question.profile.scheduler_name;
         cx.probe.count(Count::Placements { profile, count });
         let prospects = self.prospects(bounded, world, cx);
-        if let Some(found) = self.choose(prospects, world, cx) {
-            return found;
-        }
+        self.choose(prospects, world, cx).ok_or(count)
+    }
+
+    /// Places the members on any nodes.
+    fn run_anywhere(&mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
+        let Self { question, decider, level, .. } = self;
+        world.tentatively(cx, |world, cx| {
+            let mut found = lay_out(*question, level, None, decider, world, cx);
+            found.is_of_all_nodes = level.division.is_none();
+            if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
+        })
+    }
+
+    /// Tries other orders of the members of a group that fits in none of its placements. If there
+    /// is none, finds out what is missing, unless that is known of all nodes.
+    fn search_further(
+        mut self,
+        anywhere: Option<Findings>,
+        count: usize,
+        world: &mut Tentative<'_>,
+        cx: &mut Context<'_>,
+    ) -> Findings {
         let mut tried = std::mem::take(&mut self.tried);
         tried.sort_by(|one, other| {
             let by_name = || one.placement.name.cmp(&other.placement.name);
             other.most.cmp(&one.most).then_with(by_name)
         });
-        let within = tried.into_iter().map(|own| Some(own.placement)).collect();
-        match self.in_other_orders(within, world, cx) {
-            Searched::Placed(found) => found,
-            Searched::Rejected(note) => self.reject(count, note, world, cx),
+        let mut within: Vec<_> = tried.into_iter().map(|own| Some(own.placement)).collect();
+        let is_whole = anywhere.is_some() && self.level.division.is_none();
+        if is_whole && self.may_hold_anywhere(world, cx) {
+            within.push(None);
         }
-    }
-
-    /// Places the members on any nodes.
-    fn run_anywhere(mut self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
-        let found = world.tentatively(cx, |world, cx| {
-            let found = Pass::new(self.question, None, self.decider).run(world, cx);
-            if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
-        });
-        if !found.status.is_rejection() || !self.may_hold_anywhere(world, cx) {
-            return found;
-        }
-        match self.in_other_orders(vec![None], world, cx) {
-            Searched::Placed(found) => found,
-            Searched::Rejected(note) => note.added_to(found),
+        match (self.in_other_orders(within, world, cx), anywhere) {
+            (Searched::Placed(found), _) => found,
+            (Searched::Rejected(note), Some(mut found)) => {
+                if self.level.division.is_some() {
+                    let generators = self.question.profile.placement_generate.iter();
+                    found.rejectors.extend(generators.map(|own| own.name.clone()));
+                }
+                found.rejectors.extend(self.rejectors);
+                note.added_to(found)
+            }
+            (Searched::Rejected(note), None) => self.reject(count, note, world, cx),
         }
     }
 
@@ -364,7 +445,9 @@ impl<'q, 'd> Search<'q, 'd> {
                     let most = u32::try_from(found.fitting()).unwrap_or(u32::MAX);
                     let prospect = Prospect { most, ..prospect };
                     self.note_closest(&prospect);
-                    self.tried.push(prospect);
+                    if self.level.division.is_none() {
+                        self.tried.push(prospect);
+                    }
                 }
                 Tried::Infeasible(failed) => return Some(failed),
             }
@@ -423,9 +506,9 @@ impl<'q, 'd> Search<'q, 'd> {
         cx: &mut Context<'_>,
     ) -> Tried {
         let nodes: NodeBits = placement.nodes.iter().copied().collect();
-        let Self { question, decider, members, .. } = self;
+        let Self { question, decider, members, level, .. } = self;
         world.tentatively(cx, |world, cx| {
-            let found = Pass::new(*question, Some(&nodes), decider).run(world, cx);
+            let found = lay_out(*question, level, Some((placement, &nodes)), decider, world, cx);
             if !found.status.is_success() {
                 return Ending::Undo(Tried::Infeasible(found));
             }
@@ -448,8 +531,9 @@ impl<'q, 'd> Search<'q, 'd> {
         cx: &mut Context<'_>,
     ) -> Findings {
         let nodes: NodeBits = placement.nodes.iter().copied().collect();
+        let Self { question, decider, level, .. } = self;
         world.tentatively(cx, |world, cx| {
-            let found = Pass::new(self.question, Some(&nodes), self.decider).run(world, cx);
+            let found = lay_out(*question, level, Some((placement, &nodes)), decider, world, cx);
             if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
         })
     }
@@ -465,13 +549,20 @@ impl<'q, 'd> Search<'q, 'd> {
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Findings {
-        let Self { question, decider, rejectors, closest, .. } = self;
+        let Self { question, decider, rejectors, closest, level, .. } = self;
         let mut found = match closest {
             Some(closest) => {
                 let nodes: NodeBits = closest.placement.nodes.iter().copied().collect();
                 let mut found = world.tentatively(cx, |world, cx| {
-                    let pass = Pass::new(question, Some(&nodes), decider);
-                    Ending::Undo(pass.run_to_the_end(world, cx))
+                    Ending::Undo(match level.division {
+                        None => {
+                            Pass::new(question, Some(&nodes), decider).run_to_the_end(world, cx)
+                        }
+                        Some(_) => {
+                            let within = Some((&*closest.placement, &nodes));
+                            lay_out(question, &level, within, decider, world, cx)
+                        }
+                    })
                 });
                 let text = format!(
                     "0/{count} placements are available, the closest is {:?}, where {} of {} pods \

@@ -110,7 +110,7 @@ mod tests {
             priority: Some(0),
             is_disrupted_whole: false,
             may_preempt,
-            topology_key: None,
+            topology: Ok(Box::default()),
             claims: Box::default(),
             condition: None,
             coscheduling: None,

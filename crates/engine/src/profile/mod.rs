@@ -329,8 +329,7 @@ fn same_queue_sort(
 /// Whether the pods of groups wait if no plugin of their profile keeps them together. They go alone
 /// if a flag says so, and in groups without a minimum if the gate GangScheduling of 1.36 is off.
 const fn may_gate_groups(gates: PluginGates) -> bool {
-    let are_all_basic = gates.generic_workload && !gates.gang_scheduling;
-    !gates.group_members_alone && !are_all_basic
+    !gates.group_members_alone && !gates.only_basic_groups
 }
 
 /// All profiles of a scheduler.
@@ -397,7 +396,7 @@ impl Profiles {
             queue_sort,
             level: gates.level,
             schedules_groups: gates.generic_workload,
-            places_gangs_whole: gates.gang_scheduling,
+            places_gangs_whole: !gates.only_basic_groups,
             groups_have_policy: gates.pod_group_preemption_policy,
         })
     }

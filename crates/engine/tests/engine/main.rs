@@ -41,6 +41,8 @@ mod panics;
 #[cfg(test)]
 mod plugin_writes;
 #[cfg(test)]
+mod pod_group_levels;
+#[cfg(test)]
 mod pod_group_orders;
 #[cfg(test)]
 mod pod_group_placements;

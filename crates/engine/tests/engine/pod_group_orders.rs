@@ -99,7 +99,8 @@ fn message_names_the_orders_when_the_steps_are_used_up() {
     world.attempt();
     let text = "g False Unschedulable: pod group is unschedulable, 4 of 5 fit, the order of the \
                 queue, largest first, most constrained first and backtracking were tried until its \
-                steps were used up";
+                steps were used up, pod g4 does not fit: 0/3 nodes are available: 3 Insufficient \
+                cpu";
     world.run();
     assert_eq!(conditions(&world), [text]);
     assert_eq!(places(&world, "g", 5), ["unschedulable"; 5]);

@@ -31,7 +31,7 @@ impl PlacementGenerate for Racks {
         handle: &Handle<'_>,
     ) -> Result<GroupPlacements, Status> {
         let cluster = handle.cluster;
-        let known = cluster.pod_group(group).and_then(|known| known.topology_key.as_deref());
+        let known = cluster.pod_group(group).and_then(|known| known.topology_keys().next());
         let Some(key) = known else { return Ok(GroupPlacements::Anywhere) };
         let Some(topology) = cluster.topology(key) else {
             return Err(no("no node has the label"));
@@ -143,6 +143,11 @@ fn apart() -> Fake {
     })
 }
 
+pub(crate) fn cpu_plugin() -> Plugin {
+    let cpu = Plugin::new("Cpu", Cpu).filter().pod_room().placement_score();
+    cpu.on(pod_event(ActionType::DELETE)).on(node_event(ActionType::ADD)).build()
+}
+
 fn setup(only: Option<String>) -> Setup {
     let lists_nodes = only.is_some();
     setup_with(Racks { only, lists_nodes })
@@ -150,12 +155,11 @@ fn setup(only: Option<String>) -> Setup {
 
 fn setup_with(racks: Racks) -> Setup {
     let nodes = node_event(ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
-    let cpu = Plugin::new("Cpu", Cpu).filter().pod_room().placement_score();
     let racks = Plugin::new("Racks", racks).placement_generate();
     Setup::new([apart()])
         .plugin(gang_plugin())
         .plugin(racks.on_with_hint(nodes, Racks::after_node).build())
-        .plugin(cpu.on(pod_event(ActionType::DELETE)).on(node_event(ActionType::ADD)).build())
+        .plugin(cpu_plugin())
         .plugin(Plugin::new("Count", Count).placement_score().no_events().build())
         .pod_groups()
 }

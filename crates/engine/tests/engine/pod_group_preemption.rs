@@ -332,18 +332,24 @@ fn group_that_cannot_run_any_more_leaves_its_room_to_others() {
         gang(&mut world, "g", 2);
         members(&mut world, "g", 2);
         world.attempt();
+        for _ in 0..2 {
+            let victim = world.open_evictions()[0].to_owned();
+            let (effect, _) = world.take_eviction(&victim);
+            world.answer(effect, &Answer::ok());
+            world.update(&victim, |pod| {
+                pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
+            });
+        }
+        world.run_for(5);
         assert_eq!(nominations(&world, "g", 2), ["n0", "n1"]);
         match is_gated {
             true => world.pod(wanting("g", 2).gate("example.com/quota")),
             false => world.delete("g1"),
         }
+        world.run_for(1);
         assert_eq!(nominations(&world, "g", 1), [""]);
         world.pod(pod("other").cpu("1"));
-        for victim in ["v0", "v1"] {
-            let (effect, _) = world.take_eviction(victim);
-            world.answer(effect, &Answer::ok());
-            world.delete(victim);
-        }
+        ["v0", "v1"].into_iter().for_each(|victim| world.delete(victim));
         world.run_for(15);
         assert_eq!(world.place("other"), "placed", "gated: {is_gated}");
     }

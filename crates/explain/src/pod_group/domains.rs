@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::{Cluster, NodeIx, Pod, PodGroupKey};
+use framework::{Cluster, NodeIx, Pod, PodGroup, PodGroupKey};
 
 use super::trial::{Domain, Trials, Tried};
 use crate::answer::{PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology};
@@ -27,10 +27,16 @@ pub(super) fn of(
         Trials::InDomains(domains) => &domains[..],
         Trials::Nowhere(_) => &[],
     };
-    let key = cluster.pod_group(group)?.topology_key.as_ref()?.to_string();
+    let key = topology_of(cluster.pod_group(group)?)?;
     let requested = requested_by(pending);
     let domains = domains.iter().map(|domain| row(cluster, group, domain, &requested)).collect();
     Some(PodGroupTopology { key, domains })
+}
+
+/// Returns the keys of the topology that a PodGroup asks for.
+pub(crate) fn topology_of(group: &PodGroup) -> Option<String> {
+    let keys: Vec<&str> = group.topology_keys().map(|key| &**key).collect();
+    (!keys.is_empty()).then(|| keys.join("/"))
 }
 
 /// Returns the names of the resources that pods request.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use framework::{NodeIx, Pod, PodGroupKey};
 
+use super::domains::topology_of;
 use super::{Assessed, UNSCHEDULABLE, assess};
 use crate::answer::{PodGroupRow, PodGroupsAnswer};
 use crate::group::waiting;
@@ -84,18 +85,19 @@ fn row(lab: &mut Lab<'_>, key: &PodGroupKey, members: Members, runs: bool) -> Po
         pods: waiting.len() + nodes.len(),
         placed: nodes.len(),
         min_count: known.map_or(0, |known| known.min_count()),
-        topology: known.and_then(|known| known.topology_key.as_ref()).map(ToString::to_string),
+        topology: known.and_then(|known| topology_of(known)),
         ..PodGroupRow::default()
     };
-    let topology = row.topology.as_deref().and_then(|key| cluster.topology(key));
-    let domains: BTreeSet<&str> = topology
-        .iter()
-        .flat_map(|topology| {
-            let domain = |node: &NodeIx| Some(&**topology.value(topology.domain_of(*node)?));
-            nodes.iter().filter_map(domain)
-        })
-        .collect();
-    row.domains = domains.into_iter().map(str::to_owned).collect();
+    let keys = known.into_iter().flat_map(|known| known.topology_keys());
+    let topologies: Option<Vec<_>> = keys.map(|key| cluster.topology(key)).collect();
+    let topologies = topologies.filter(|topologies| !topologies.is_empty());
+    let domain = |node: &NodeIx| {
+        let values = topologies.as_ref()?.iter();
+        let values = values.map(|own| Some(&**own.value(own.domain_of(*node)?)));
+        Some(values.collect::<Option<Vec<&str>>>()?.join("/"))
+    };
+    let domains: BTreeSet<String> = nodes.iter().filter_map(domain).collect();
+    row.domains = domains.into_iter().collect();
     if runs {
         "running".clone_into(&mut row.state);
         row.shortfall = Some(0);

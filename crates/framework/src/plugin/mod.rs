@@ -49,8 +49,8 @@ pub use self::metrics::{
 };
 pub use self::per_node::PerNode;
 pub use self::placement::{
-    DomainLabel, GroupPlacement, GroupPlacements, PlacedGroup, PlacementGenerate, PlacementScore,
-    PodRoom, Prospect, ProspectiveGroup,
+    Division, DomainLabel, GroupPlacement, GroupPlacements, LevelDivision, LevelPlacement,
+    PlacedGroup, PlacementGenerate, PlacementScore, PodRoom, Prospect, ProspectiveGroup,
 };
 pub use self::points::ExtensionPoint;
 pub use self::queued::{

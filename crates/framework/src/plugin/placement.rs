@@ -23,6 +23,37 @@ pub enum GroupPlacements {
     /// All pods of the group are placed on nodes with equal values of these labels. The scheduler
     /// keeps the nodes of each domain, and what it knows of them, from one group to the next.
     Domains(Vec<DomainLabel>),
+    /// The pods of the group are placed by the first of these rules by which enough of them fit.
+    Levels(Vec<LevelPlacement>),
+}
+
+/// A rule how the pods of a group are placed in the domains of a topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelPlacement {
+    /// All pods are on nodes with equal values of these labels; on any nodes if there is none.
+    pub within: Vec<DomainLabel>,
+    /// The narrower level whose domains the pods are divided among.
+    pub division: Option<LevelDivision>,
+}
+
+/// How the pods of a group are divided among the domains of a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelDivision {
+    /// The key of the label.
+    pub key: Arc<str>,
+    /// What is asked for.
+    pub division: Division,
+}
+
+/// What is asked for where the pods of a group are in several domains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// Each block of so many pods is in one domain.
+    Blocks(u32),
+    /// The pods are in few domains.
+    Few,
+    /// The pods are in at least so many domains.
+    Over(u32),
 }
 
 /// A node label whose values are the domains of a topology.

@@ -37,9 +37,8 @@ pub struct PluginGates {
     pub fractional_capacity_range: bool,
     /// GenericWorkload: the pods of a PodGroup are decided together.
     pub generic_workload: bool,
-    /// Whether gangs are placed whole (gate GangScheduling of 1.36). Without it, every PodGroup is a
-    /// basic one.
-    pub gang_scheduling: bool,
+    /// GenericWorkload without GangScheduling of 1.36: every PodGroup is a basic one.
+    pub only_basic_groups: bool,
     /// WorkloadAwarePreemption, a part of GenericWorkload since 1.37: a PodGroup that does not fit
     /// preempts pods.
     pub workload_aware_preemption: bool,
@@ -70,7 +69,7 @@ impl PluginGates {
             // Its default also depends on the oldest version that the scheduler is compatible with.
             fractional_capacity_range: level.is_at_least(Level::V1_38),
             generic_workload: false,
-            gang_scheduling: true,
+            only_basic_groups: false,
             workload_aware_preemption: false,
             pod_group_preemption_policy: false,
             workload_claims: false,

@@ -109,7 +109,7 @@ impl Setup {
 
     /// Decides groups together, and none of them whole, as without the gate GangScheduling of 1.36.
     pub(crate) fn basic_pod_groups(mut self) -> Self {
-        self.gates.gang_scheduling = false;
+        self.gates.only_basic_groups = true;
         self.pod_groups()
     }
 
