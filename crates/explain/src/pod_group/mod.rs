@@ -110,13 +110,15 @@ fn assess(lab: &mut Lab<'_>, key: &PodGroupKey, pending: Vec<Arc<Pod>>) -> Optio
         answer.members = placed;
         return Some(Assessed { answer, trials: Trials::Anywhere(Vec::new()), pending });
     }
+    // A trial of a pod leaves out its nomination.
+    let nominated = nodes_of_nominations(lab, &pending);
     let trials = Trials::of(lab, key, &pending);
     let best = trials.best();
     answer.fit = fitting(best);
     let needed = usize::try_from(min_count).unwrap_or(usize::MAX);
     answer.shortfall = needed.saturating_sub(answer.placed + answer.fit);
     answer.topology = domains::of(lab.cluster(), key, &trials, &pending);
-    (answer.state, answer.summary) = match waits_for(lab, &answer, needed, &pending) {
+    (answer.state, answer.summary) = match waits_for(lab, &answer, &pending, &nominated) {
         Some((state, summary)) => (state.to_owned(), summary),
         None => state_of(&answer, needed, &trials),
     };
@@ -186,14 +188,21 @@ impl Tried {
     }
 }
 
+/// Returns the nodes to which pods are nominated.
+fn nodes_of_nominations(lab: &Lab<'_>, pods: &[Arc<Pod>]) -> BTreeSet<Arc<str>> {
+    let nominator = lab.engine().nominator();
+    pods.iter().filter_map(|pod| nominator.node_of(&pod.uid).cloned()).collect()
+}
+
 /// Returns the state and a sentence of a group that waits for something else than room: for a pod
 /// with scheduling gates, or for the end of its victims.
 fn waits_for(
     lab: &Lab<'_>,
     answer: &PodGroupAnswer,
-    needed: usize,
     pending: &[Arc<Pod>],
+    nominated: &BTreeSet<Arc<str>>,
 ) -> Option<(&'static str, String)> {
+    let needed = usize::try_from(answer.min_count).unwrap_or(usize::MAX);
     if !answer.exists || answer.placed >= needed || answer.pods < needed {
         return None;
     }
@@ -201,22 +210,17 @@ fn waits_for(
         let text = format!("the group waits for pod {}, which has scheduling gates", gated.key);
         return Some(("waitsForPods", text));
     }
-    let nominator = lab.engine().nominator();
-    let nominated = pending.iter().filter_map(|pod| nominator.node_of(&pod.uid));
-    let nodes: BTreeSet<&str> = nominated.map(|node| &**node).collect();
     let cluster = lab.cluster();
-    let on_them = nodes.iter().filter_map(|node| cluster.node_named(node));
+    let on_them = nominated.iter().filter_map(|node| cluster.node_named(node));
     let on_them = on_them.flat_map(|node| cluster.node(node).pods());
     let is_ending = |pod: &&Arc<Pod>| pod.terminating || lab.engine().is_victim(&pod.uid);
-    let mut ending: Vec<String> =
-        on_them.filter(is_ending).map(|pod| pod.key.to_string()).collect();
-    if answer.shortfall == 0 || ending.is_empty() {
+    let ending = on_them.filter(is_ending).count();
+    if answer.shortfall == 0 || ending == 0 {
         return None;
     }
-    ending.sort_unstable();
-    let (victims, count) = (listed(&ending), pods(ending.len()));
-    let nodes = listed(&nodes.into_iter().map(str::to_owned).collect::<Vec<_>>());
-    Some(("preempts", format!("the group waits for the end of {count} on {nodes}: {victims}")))
+    let nodes: Vec<String> = nominated.iter().map(ToString::to_string).collect();
+    let text = format!("the group waits for the end of {} on {}", pods(ending), listed(&nodes));
+    Some(("preempts", text))
 }
 
 /// Returns the first names, and how many more there are.

@@ -227,6 +227,40 @@ fn group_that_fits_names_the_domains_that_take_it() {
     assert!(answer.summary.starts_with(start), "{}", answer.summary);
 }
 
+/// A node with room for one more pod, and a gang of two that is nominated to it.
+fn nominated_gang(gate: Option<&str>) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.node("a1", "a", 3, "first");
+    cluster.group("first", 1, json!([]));
+    cluster.group("train", 2, json!([]));
+    let member = |name: &str| pod(name).cpu("1").scheduling_group("train").nominated("a1");
+    cluster.apply(Change::Pod(Box::new(member("train-0").build())));
+    let second = member("train-1");
+    let second = gate.map_or(second.clone(), |gate| second.gate(gate));
+    cluster.apply(Change::Pod(Box::new(second.build())));
+    cluster
+}
+
+#[test]
+fn group_that_waits_for_a_gated_pod_names_the_pod() {
+    let answer = nominated_gang(Some("example.com/quota")).explain("train");
+    assert_eq!(answer.state, "waitsForPods");
+    let expected = "the group waits for pod default/train-1, which has scheduling gates";
+    assert_eq!(answer.summary, expected);
+}
+
+#[test]
+fn group_that_waits_for_the_end_of_pods_says_so() {
+    let mut cluster = nominated_gang(None);
+    let ending = pod("first-a1-0").cpu("1").scheduling_group("first").on("a1").with(|pod| {
+        pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
+    });
+    cluster.apply(Change::Pod(Box::new(ending.build())));
+    let answer = cluster.explain("train");
+    assert_eq!(answer.summary, "the group waits for the end of 1 pod on a1");
+    assert_eq!(answer.state, "preempts");
+}
+
 #[test]
 fn label_that_no_node_has_is_named() {
     let answer = three_racks(json!([{"key": "block"}])).explain("train");
