@@ -9,8 +9,8 @@
 //!
 //! The API server is the sandbox in this process, or kube-apiserver from the folder
 //! `KUBEBUILDER_ASSETS`. A watch of the pods checks after each change that no rule is broken. At
-//! the end all trouble ceases, and every pod has to be bound or to say why it is not. No gang may be
-//! bound in part.
+//! the end all trouble ceases, and every pod has to be bound or to say why it is not. No gang may
+//! be bound in part.
 
 mod api_server;
 mod clusters;

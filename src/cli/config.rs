@@ -177,8 +177,8 @@ fn validate(
     needs(&built).iter().try_for_each(|need| print(&format!("needs {need}\n")))
 }
 
-/// Returns what the plugins of these profiles need beside the API and the permissions of a scheduler
-/// without them.
+/// Returns what the plugins of these profiles need beside the API and the permissions of a
+/// scheduler without them.
 fn needs(profiles: &Profiles) -> Vec<String> {
     let version = |kind: &WatchedKind| kind.path.rsplit('/').nth(1).unwrap_or_default().to_owned();
     let watched = wire::watched_kinds(profiles);

@@ -1,8 +1,8 @@
 //! Feeds: sources of objects that plugins read, beside the watches of the API server.
 //!
-//! A [poll](Feed::Poll) lists a kind at intervals, an [HTTP feed](Feed::Http) asks another server at
-//! intervals, a [task](Feed::Task) is code of the plugin. All send their changes to the scheduling
-//! loop like an informer. Scheduling does not wait for them.
+//! A [poll](Feed::Poll) lists a kind at intervals, an [HTTP feed](Feed::Http) asks another server
+//! at intervals, a [task](Feed::Task) is code of the plugin. All send their changes to the
+//! scheduling loop like an informer. Scheduling does not wait for them.
 
 mod origin;
 mod poll;

@@ -109,7 +109,8 @@ fn pod(name: &str, cpu: &str) -> Value {
         "spec": {"schedulerName": "topo-aware-scheduler", "containers": [{"name": "c", "resources": resources}]}})
 }
 
-/// A pod goes where one NUMA node has room for it, and the room that it may take is taken from both.
+/// A pod goes where one NUMA node has room for it, and the room that it may take is taken from
+/// both.
 #[test]
 fn pods_are_kept_off_nodes_whose_kubelet_would_refuse_them() {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -248,8 +248,8 @@ pub enum Span<'a> {
     Point(Point, &'a str),
     /// One plugin at one point.
     Plugin(Point, &'a PluginName),
-    /// An attempt to place a pod group in one of its placements, for a profile. It ends with success
-    /// if enough members fit.
+    /// An attempt to place a pod group in one of its placements, for a profile. It ends with
+    /// success if enough members fit.
     Placement(&'a str),
     /// Another call of a plugin, which metrics leave out; the text says what for, like a point.
     Call(&'static str, &'a PluginName),

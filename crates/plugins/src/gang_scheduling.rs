@@ -1,5 +1,5 @@
-//! GangScheduling: keeps the pods of a gang out of the queue until enough of them exist, and decides
-//! whether enough of them fit. The engine binds them together.
+//! GangScheduling: keeps the pods of a gang out of the queue until enough of them exist, and
+//! decides whether enough of them fit. The engine binds them together.
 
 use framework::{
     ActionType, AttemptMut, COSCHEDULING_POD_GROUPS, ClusterEvent, EventForPod, EventResource,

@@ -1,10 +1,10 @@
 //! Measures the plugins that read reports and loads: `cargo bench -p loadmaster-scheduler-plugins
 //! --bench plugins [-- NODES]`.
 //!
-//! Nodes have 16 CPUs, two NUMA nodes and ten pods. All are reported and measured. `first` is a pass
-//! after every node has changed. In the other columns no node has changed since the last pass, as is
-//! the case for all but a few of them in a scheduler. `ranked` is a whole decision with rankings, of
-//! the default profile with the plugin.
+//! Nodes have 16 CPUs, two NUMA nodes and ten pods. All are reported and measured. `first` is a
+//! pass after every node has changed. In the other columns no node has changed since the last pass,
+//! as is the case for all but a few of them in a scheduler. `ranked` is a whole decision with
+//! rankings, of the default profile with the plugin.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -2,7 +2,8 @@
 //!
 //! PodGroups are decided by the scheduler itself, with the plugin GangScheduling, so that this
 //! plugin decides nothing. It has the extension points of its namesake, so that profiles which
-//! enable it resolve, and orders the queue as PrioritySort does: a group is one entity of the queue.
+//! enable it resolve, and orders the queue as PrioritySort does: a group is one entity of the
+//! queue.
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,5 @@
-//! Plugins of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins), under their
-//! own names and with their own arguments. None is enabled until a profile enables it.
+//! Plugins of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins), under
+//! their own names and with their own arguments. None is enabled until a profile enables it.
 //!
 //! | Plugin | Module |
 //! |---|---|

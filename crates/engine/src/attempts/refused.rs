@@ -1,8 +1,8 @@
 //! Members of PodGroups whose bind was refused.
 //!
-//! A refused member keeps its room and is decided again in the same step, so that no other pod takes
-//! the room or the rack of the group. The room is given back if the bind is refused again and again,
-//! or if the member fits nowhere any more.
+//! A refused member keeps its room and is decided again in the same step, so that no other pod
+//! takes the room or the rack of the group. The room is given back if the bind is refused again and
+//! again, or if the member fits nowhere any more.
 
 use std::sync::Arc;
 

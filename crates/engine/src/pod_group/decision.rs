@@ -92,7 +92,8 @@ pub(super) struct Findings {
     pub(super) commands: Vec<Commands>,
     /// The plugins that rejected the group, beside those that the findings about members name.
     pub(super) rejectors: BTreeSet<PluginName>,
-    /// Whether a group that is rejected is tried again after a backoff, and not only after an event.
+    /// Whether a group that is rejected is tried again after a backoff, and not only after an
+    /// event.
     pub(super) is_tried_again: bool,
     /// Whether the members were tried on all nodes, and not in a placement.
     pub(super) is_of_all_nodes: bool,

@@ -39,7 +39,7 @@ struct Laying<'q, 'd> {
 }
 
 impl Layout<'_, '_> {
-    /// Places the members. Those beyond the number that is needed are placed, too.
+    /// Places the members, also beyond the number that is needed.
     pub(super) fn run(self, world: &mut Tentative<'_>, cx: &mut Context<'_>) -> Findings {
         let question = self.question;
         let mut found = Findings::of(Status::success());
@@ -129,7 +129,7 @@ impl Laying<'_, '_> {
     }
 
     /// Places the members in as few domains as it finds: the one with the least room that takes all
-    /// that are left, or else the one that takes most of them. Those that fit in none of them are
+    /// that are left, or else the one that takes most of them. Members that fit in no domain are
     /// placed anywhere.
     fn place_in_few(
         &mut self,

@@ -7,7 +7,8 @@
 //! If enough members fit, the savepoint is kept, and
 //! [`Attempts::bind_group`](crate::attempts::Attempts::bind_group) starts their binding cycles.
 //! A group that does not fit in the order of the queue is tried in `other_orders`, within the
-//! `search_budget`. Otherwise everything is as before, and [`make_room`] runs the PodGroupPostFilter plugins.
+//! `search_budget`. Otherwise everything is as before, and [`make_room`] runs the
+//! PodGroupPostFilter plugins.
 
 mod backtracking;
 mod bounds;

@@ -79,17 +79,19 @@ pub(super) struct Search<'q, 'd> {
 fn lay_out(
     question: PodGroupQuestion<'_>,
     level: &LevelPlacement,
-    placement: Option<(&GroupPlacement, &NodeBits)>,
+    placement: Option<&GroupPlacement>,
     decider: &mut Decider,
     world: &mut Tentative<'_>,
     cx: &mut Context<'_>,
 ) -> Findings {
-    let within = placement.map(|(_, nodes)| nodes);
+    let nodes: Option<NodeBits> =
+        placement.map(|placement| placement.nodes.iter().copied().collect());
+    let within = nodes.as_ref();
     let Some(LevelDivision { key, division }) = &level.division else {
         return Pass::new(question, within, decider).run(world, cx);
     };
     let keys: Vec<Arc<str>> = level.within.iter().map(|label| label.key.clone()).collect();
-    let node = placement.and_then(|(placement, _)| placement.nodes.first());
+    let node = placement.and_then(|placement| placement.nodes.first());
     let values = match node {
         Some(node) => decider.known_placements().values_at(&keys, *node, world),
         None => Vec::new(),
@@ -505,10 +507,9 @@ impl<'q, 'd> Search<'q, 'd> {
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Tried {
-        let nodes: NodeBits = placement.nodes.iter().copied().collect();
         let Self { question, decider, members, level, .. } = self;
         world.tentatively(cx, |world, cx| {
-            let found = lay_out(*question, level, Some((placement, &nodes)), decider, world, cx);
+            let found = lay_out(*question, level, Some(placement), decider, world, cx);
             if !found.status.is_success() {
                 return Ending::Undo(Tried::Infeasible(found));
             }
@@ -530,10 +531,9 @@ impl<'q, 'd> Search<'q, 'd> {
         world: &mut Tentative<'_>,
         cx: &mut Context<'_>,
     ) -> Findings {
-        let nodes: NodeBits = placement.nodes.iter().copied().collect();
         let Self { question, decider, level, .. } = self;
         world.tentatively(cx, |world, cx| {
-            let found = lay_out(*question, level, Some((placement, &nodes)), decider, world, cx);
+            let found = lay_out(*question, level, Some(placement), decider, world, cx);
             if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
         })
     }
@@ -559,8 +559,7 @@ impl<'q, 'd> Search<'q, 'd> {
                             Pass::new(question, Some(&nodes), decider).run_to_the_end(world, cx)
                         }
                         Some(_) => {
-                            let within = Some((&*closest.placement, &nodes));
-                            lay_out(question, &level, within, decider, world, cx)
+                            lay_out(question, &level, Some(&closest.placement), decider, world, cx)
                         }
                     })
                 });

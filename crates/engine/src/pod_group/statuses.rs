@@ -1,11 +1,11 @@
 //! The status of PodGroups of Coscheduling, which its controller writes elsewhere.
 //!
 //! The status is computed from the members that the watch shows. Pods that have ended are not
-//! watched, so the scheduler cannot tell a member that has succeeded from one that has failed or was
-//! deleted; see [`phase`]. A status is written when it differs from the last one, and repeated until
-//! the watch shows it, like the [reports](super::GroupReports). A group has at most one write under
-//! way. A status that something else has written in its place is not contradicted until the computed
-//! one changes.
+//! watched, so the scheduler cannot tell a member that has succeeded from one that has failed or
+//! was deleted; see [`phase`]. A status is written when it differs from the last one, and repeated
+//! until the watch shows it, like the [reports](super::GroupReports). A group has at most one write
+//! under way. A status that something else has written in its place is not contradicted until the
+//! computed one changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -223,8 +223,9 @@ impl GroupStatuses {
     }
 }
 
-/// Returns the status that a group ought to have. Returns `None` for a group that has a final phase,
-/// and for one that may be of another scheduler: none of its pods was ever seen to be of this one.
+/// Returns the status that a group ought to have. Returns `None` for a group that has a final
+/// phase, and for one that may be of another scheduler: none of its pods was ever seen to be of
+/// this one.
 fn computed(
     group: &PodGroupKey,
     shown: &CoschedulingStatus,

@@ -70,7 +70,8 @@ impl Beta {
         front.exp() * fraction / alpha
     }
 
-    /// The approximation 26.5.22 of Abramowitz and Stegun, by the normal distribution of cube roots.
+    /// The approximation 26.5.22 of Abramowitz and Stegun, by the normal distribution of cube
+    /// roots.
     fn nearly_normal(&self, x: f64) -> f64 {
         let Self { alpha, beta } = *self;
         let (below, above) = ((beta * x).cbrt(), (alpha * (1.0 - x)).cbrt());

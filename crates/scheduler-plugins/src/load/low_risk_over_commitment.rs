@@ -1,5 +1,5 @@
-//! LowRiskOverCommitment: prefers nodes on which pods can use their limits, by the limits of the pods
-//! on the node and by its measured load.
+//! LowRiskOverCommitment: prefers nodes on which pods can use their limits, by the limits of the
+//! pods on the node and by its measured load.
 
 use std::collections::BTreeMap;
 

@@ -33,8 +33,8 @@ impl<T: Copy + Default> Rows<T> {
 pub(super) struct Locked<'a, T>(MutexGuard<'a, Vec<Row<T>>>);
 
 impl<T: Copy + Default> Locked<'_, T> {
-    /// Returns the value of the node, which `derive` computes. A node with other pods, of a what-if,
-    /// is not kept.
+    /// Returns the value of the node, which `derive` computes. A node with other pods, of a
+    /// what-if, is not kept.
     #[inline]
     pub(super) fn of(&mut self, node: &NodeView<'_>, derive: impl FnOnce() -> T) -> T {
         let Some(generation) = node.generation() else { return derive() };

@@ -63,8 +63,8 @@ pub(super) enum Operator {
 }
 
 impl Source {
-    /// Returns the kind under which the measurements are kept. Equal addresses have equal kinds; the
-    /// token does not count, because a recording does not have it.
+    /// Returns the kind under which the measurements are kept. Equal addresses have equal kinds;
+    /// the token does not count, because a recording does not have it.
     pub(super) fn kind(&self) -> Arc<str> {
         let (name, server) = match self {
             Self::MetricsServer => return METRICS_K8S_IO.into(),

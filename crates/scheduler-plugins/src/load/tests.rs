@@ -25,7 +25,8 @@ fn made(name: &str, args: Value) -> Result<Plugin, String> {
     factory(&PluginArgs::new(args))
 }
 
-/// Nodes `a`, `b` and `c` of 10 CPUs and 10 GiB, of which pods can have less, ten seconds after noon.
+/// Nodes `a`, `b` and `c` of 10 CPUs and 10 GiB, of which pods can have less, ten seconds after
+/// noon.
 fn harness(name: &str, args: Value) -> Harness {
     harness_of(made(name, args).unwrap())
 }

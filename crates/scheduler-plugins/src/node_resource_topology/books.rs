@@ -1,9 +1,9 @@
 //! What is known of the NUMA nodes of each node.
 //!
-//! The report of an agent accounts for some of the pods on the node. With over-reservation, the pods
-//! for which it does not account are subtracted from every NUMA node, since it is not known which of
-//! them the kubelet takes. A new report replaces the last one when its fingerprint says that it
-//! accounts for the pods that are known to run.
+//! The report of an agent accounts for some of the pods on the node. With over-reservation, the
+//! pods for which it does not account are subtracted from every NUMA node, since it is not known
+//! which of them the kubelet takes. A new report replaces the last one when its fingerprint says
+//! that it accounts for the pods that are known to run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -261,8 +261,8 @@ fn accept(before: Option<Accepted>, node: &NodeView<'_>, settings: &Settings) ->
     Some(before)
 }
 
-/// Returns the pods for which a report accounts, if its fingerprint is that of the pods that run, or
-/// of all pods of the node.
+/// Returns the pods for which a report accounts, if its fingerprint is that of the pods that run,
+/// or of all pods of the node.
 fn matching(
     reported: &Fingerprint,
     topology: &Topology,

@@ -106,8 +106,8 @@ impl Demand {
 }
 
 impl Demand {
-    /// Returns what the pod holds for itself alone, in parts of which each lies in one NUMA node under
-    /// the policy single-numa-node: the containers that keep running, or the pod.
+    /// Returns what the pod holds for itself alone, in parts of which each lies in one NUMA node
+    /// under the policy single-numa-node: the containers that keep running, or the pod.
     pub(super) fn exclusive_parts(&self, scope: Scope) -> Vec<Vec<Request>> {
         let lasting = self.containers.iter().filter(|own| own.kind != ContainerKind::Init);
         let parts = lasting.map(|container| {

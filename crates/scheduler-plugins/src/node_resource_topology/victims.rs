@@ -7,8 +7,8 @@ use super::topology::{Policy, Topology};
 const LIMIT: usize = 64;
 
 /// Returns what the NUMA nodes may have without pods for which the report accounts. The report does
-/// not say which NUMA node a pod is on: there is a topology for each way in which the pods may lie on
-/// those that are in use. If these are too many, or the policy lets pods spread, no room counts.
+/// not say which NUMA node a pod is on: there is a topology for each way in which the pods may lie
+/// on those that are in use. If these are too many, or the policy lets pods spread, no room counts.
 pub(super) fn without(topology: &Topology, victims: &[Demand]) -> Vec<Topology> {
     let mut ways = vec![topology.clone()];
     if topology.config.policy != Policy::SingleNumaNode {

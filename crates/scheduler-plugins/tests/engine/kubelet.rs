@@ -1,6 +1,6 @@
-//! NodeResourceTopologyMatch and kubelets: with over-reservation, a kubelet admits every pod that is
-//! bound to it, however late its reports are. Reports and measurements that are wrong or gone hold up
-//! no other pod, and leave no trace once they are right.
+//! NodeResourceTopologyMatch and kubelets: with over-reservation, a kubelet admits every pod that
+//! is bound to it, however late its reports are. Reports and measurements that are wrong or gone
+//! hold up no other pod, and leave no trace once they are right.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ struct Kubelet {
 }
 
 impl Kubelet {
-    /// Gives each container the first NUMA node that has room, as a kubelet does, and a whole pod one
-    /// that `choice` selects. Returns whether the pod is admitted, which otherwise fails with
+    /// Gives each container the first NUMA node that has room, as a kubelet does, and a whole pod
+    /// one that `choice` selects. Returns whether the pod is admitted, which otherwise fails with
     /// `TopologyAffinityError`.
     fn admit(&mut self, name: &str, asked: &Asked, choice: usize) -> bool {
         let whole = asked.iter().fold([0, 0], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
@@ -214,8 +214,8 @@ impl Cluster {
         self.world.pod_of(name, &containers.collect::<Vec<_>>());
     }
 
-    /// Schedules, and lets the kubelets admit what was bound to them. Returns the pods that one does
-    /// not admit.
+    /// Schedules, and lets the kubelets admit what was bound to them. Returns the pods that one
+    /// does not admit.
     fn settle(&mut self, choice: usize) -> Vec<String> {
         self.world.settle();
         let mut refused = Vec::new();

@@ -1,5 +1,5 @@
-//! NodeResourceTopologyMatch: reports come and go, and decisions that look only at changed nodes are
-//! those of full passes.
+//! NodeResourceTopologyMatch: reports come and go, and decisions that look only at changed nodes
+//! are those of full passes.
 
 use engine::Change;
 use engine::cycle::Form;

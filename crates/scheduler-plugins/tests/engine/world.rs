@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// A step of a history. Those of a plugin are changes of what it reads.
+/// A step of a history. A plugin adds steps that change what it reads.
 #[derive(Debug, Clone)]
 pub(crate) enum Step<T> {
     Own(T),
