@@ -788,7 +788,10 @@ impl World {
         {
             self.coverage.fired_at(fault, number);
         }
-        seat.writes.decided(&attempt.pod);
+        // A pod that is assumed may come up once more and be skipped, in a later specification.
+        if matches!(attempt.outcome, EngineOutcome::Assumed(_)) {
+            seat.writes.decided(&attempt.pod);
+        }
         placed.iter().for_each(|(own, _)| seat.writes.decided(&own.pod));
         if let Some((victims, priority)) = &group_victims {
             seat.writes.group_preempts(victims, *priority);

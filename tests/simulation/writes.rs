@@ -349,7 +349,7 @@ impl Writes {
         }
     }
 
-    /// Records the specification that a decision is based on.
+    /// Records the specification that the decision for a node is based on.
     pub(crate) fn decided(&mut self, pod: &Pod) {
         self.decided.insert(pod.uid.clone(), pod.generation);
     }
