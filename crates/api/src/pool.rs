@@ -1,8 +1,9 @@
 //! Sharing of equal parts of pods.
 
-use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
+
+use foldhash::HashSet;
 
 use crate::{
     ContainerResources, Controller, Labels, Pod, PodRequests, PodSpec, ScheduledCondition,
@@ -64,7 +65,7 @@ const FIRST_SWEEP: usize = 64;
 
 impl<T: ?Sized> Default for Shared<T> {
     fn default() -> Self {
-        Self { known: HashSet::new(), sweep_at: FIRST_SWEEP }
+        Self { known: HashSet::default(), sweep_at: FIRST_SWEEP }
     }
 }
 

@@ -5,8 +5,10 @@
 //! the claim. The provisioner of the class is looked up on read, so a change of the class changes
 //! no count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::object::Indexed;
 use super::short_set::ShortSet;

@@ -1,8 +1,9 @@
 //! PodDisruptionBudgets, as preemption reads them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 

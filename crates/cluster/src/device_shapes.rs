@@ -4,11 +4,12 @@
 //! use, not on their names. Nodes with equal devices have one *shape*, and share the answer whether
 //! a claim fits. A shape follows the changes of slices and allocations of its node alone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
 use rustc_hash::FxHashMap;
 
 use super::devices::{Devices, PoolSlices};

@@ -1,9 +1,10 @@
 //! Claims, slices and classes of devices, and indexes that find them without a scan.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
 use rustc_hash::FxHashMap;
 
 use super::Cluster;
@@ -188,7 +189,7 @@ impl PoolSlices {
     /// Returns whether the slices are one complete generation without contradictions.
     fn is_sound(&self) -> bool {
         let Some(first) = self.slices.values().next() else { return true };
-        let (mut names, mut sets) = (HashSet::new(), HashMap::new());
+        let (mut names, mut sets) = (HashSet::default(), HashMap::default());
         let slices = || self.slices.values();
         let is_complete = i64::try_from(self.slices.len()) == Ok(first.pool.slice_count)
             && slices().all(|slice| slice.pool == first.pool);

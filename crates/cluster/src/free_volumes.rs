@@ -1,9 +1,10 @@
 //! The unclaimed volumes of a class, by their properties and by the nodes that can use
 //! them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::labels::{LabelIndex, LabelIx};

@@ -1,6 +1,8 @@
 //! A table of ids whose keys are stored elsewhere.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
+
+use foldhash::quality::RandomState;
 
 /// Mean number of ids in a part.
 const PART: usize = 16;
@@ -32,7 +34,7 @@ struct Part<T> {
 
 impl<T> Default for IdTable<T> {
     fn default() -> Self {
-        Self { parts: vec![Part::default()], len: 0, hasher: RandomState::new() }
+        Self { parts: vec![Part::default()], len: 0, hasher: RandomState::default() }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Images by name, over all nodes.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet};
 
 use super::{NodeIx, Posting};
 use api::NodeImage;
@@ -92,7 +93,7 @@ impl ImageIndex {
             return false;
         }
         let mut changed = false;
-        let (mut ids, mut seen) = (Vec::new(), HashSet::new());
+        let (mut ids, mut seen) = (Vec::new(), HashSet::default());
         for (name, size) in named(images) {
             let id = self.id(name, size);
             if !seen.insert(id) {

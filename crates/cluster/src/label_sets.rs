@@ -4,9 +4,10 @@
 //! computed once per set. Labels that are unique per pod form sets of one pod; a selector finds
 //! them through the labels they share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::PodIx;

@@ -1,8 +1,9 @@
 //! Node labels: interned strings, a column of value ids per key, and a node set per value.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::id_table::IdTable;
 use super::slab::Slab;

@@ -4,8 +4,9 @@
 //! A query that is not registered gives the same answer, computed on each call.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::label_sets::{LabelSet, LabelSetIx, LabelSets};
 use super::pods::Pods;

@@ -1,8 +1,10 @@
 //! Relations between pods other than labels: their namespaces, and the Services and controllers
 //! that select them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::Cluster;
 use super::object::Indexed;

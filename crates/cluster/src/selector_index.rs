@@ -1,9 +1,10 @@
 //! An index of selectors that finds the candidates for an object without trying every selector.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ::api::{LabelSelector, Labels, Operator};
+use foldhash::HashMap;
 
 /// Ids of selectors, by the namespaces they select.
 #[derive(Debug, Clone)]
@@ -29,19 +30,19 @@ struct ByValue<Id> {
 
 impl<Id> Default for SelectorIndex<Id> {
     fn default() -> Self {
-        Self { within: HashMap::new(), everywhere: ByLabel::default() }
+        Self { within: HashMap::default(), everywhere: ByLabel::default() }
     }
 }
 
 impl<Id> Default for ByLabel<Id> {
     fn default() -> Self {
-        Self { keys: HashMap::new(), others: BTreeSet::new() }
+        Self { keys: HashMap::default(), others: BTreeSet::new() }
     }
 }
 
 impl<Id> Default for ByValue<Id> {
     fn default() -> Self {
-        Self { values: HashMap::new(), any: BTreeSet::new() }
+        Self { values: HashMap::default(), any: BTreeSet::new() }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Storage objects, and indexes that find volumes without a scan.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::free_volumes::FreeVolumes;
 use super::labels::LabelIndex;
@@ -50,7 +52,7 @@ pub(super) struct Namespaced<T>(HashMap<Arc<str>, HashMap<Arc<str>, T>>);
 
 impl<T> Default for Namespaced<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

@@ -1,7 +1,8 @@
 //! The distinct affinity terms of placed pods.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::selector_index::SelectorIndex;
 use super::slab::Slab;

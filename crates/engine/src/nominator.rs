@@ -1,8 +1,9 @@
 //! Nominations: room on a node that is kept for a pending pod.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{NominatedPods, NominatingInfo, Pod, PodKey, Uid};
 
 use crate::effect::EffectId;

@@ -1,7 +1,8 @@
 //! How many devices of a class a node has, and how many of them are allocated.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use foldhash::HashMap;
 use framework::device::{Device, DeviceClass, DeviceSelector, DeviceUse, NodeScope, PoolKey};
 use framework::{Cluster, NodeIx, NodeView};
 
@@ -37,7 +38,7 @@ impl CountedClass {
         let selectors: Box<[_]> = texts.clone().map(|text| compiler.compile(text)).collect();
         let reads_shapes = selectors.iter().flatten().all(|own| own.names_attributes())
             && !texts.into_iter().any(|text| cluster.names_hidden_attribute(text));
-        Self { selectors, reads_shapes, counts: HashMap::new() }
+        Self { selectors, reads_shapes, counts: HashMap::default() }
     }
 
     /// Returns whether the selectors match; `None` if one fails.

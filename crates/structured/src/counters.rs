@@ -1,7 +1,6 @@
 //! Counters that the devices of a pool share.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use framework::device::Device;
 
 use crate::pools::{AllocatedInPool, Pool};
@@ -29,7 +28,7 @@ impl<'a> CounterBook<'a> {
         counts: impl Fn(&str, AllocatedInPool<'_>) -> bool,
     ) -> Self {
         let mut book =
-            Self { numbers: HashMap::new(), available: Vec::new(), consumed: Vec::new() };
+            Self { numbers: HashMap::default(), available: Vec::new(), consumed: Vec::new() };
         for set in &pool.counter_sets {
             for (name, amount) in &set.counters {
                 book.numbers.insert((&*set.name, name), book.available.len());

@@ -1,8 +1,8 @@
 //! Answers that nodes with equal devices share.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::device::{Allocation, DeviceSelector, Numbers};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 

@@ -1,8 +1,9 @@
 //! The allocations that the watch does not show.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::Cluster;
 use framework::device::{AllocatedState, Allocation, DeviceUse, PoolKey, Seen};
 

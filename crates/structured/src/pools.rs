@@ -1,9 +1,10 @@
 //! The pools of devices that a node can use.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::HashSet;
 use framework::device::{
     AllocatedState, CounterSet, Device, DeviceId, DevicePool, DeviceUse, NodeScope, PoolKey,
     PoolUse, ResourceSlice,
@@ -270,7 +271,7 @@ fn are_consistent(
     if !counter_sets.all(|set| sets.insert(&set.name, set).is_none()) {
         return false;
     }
-    let mut names = HashSet::new();
+    let mut names = HashSet::default();
     let slices = relevant.iter().filter(|slice| slice.shared_counters.is_empty());
     let mut devices = slices.flat_map(|slice| &slice.devices);
     let mut consumers = relevant.iter().chain(elsewhere).flat_map(|slice| &slice.devices);

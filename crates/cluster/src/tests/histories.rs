@@ -1,8 +1,9 @@
 //! Random histories: the incremental counts equal a full scan.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::TestCaseResult;
@@ -468,7 +469,7 @@ impl World {
         let no_labels = BTreeMap::new();
         let namespace = self.namespaces.get(&*incoming.key.namespace).unwrap_or(&no_labels);
         let namespace = Labels::from(namespace);
-        let mut expected = HashMap::new();
+        let mut expected = HashMap::default();
         for (_, pod, node) in &self.pods {
             for (kind, term) in terms_of(pod) {
                 if term.matches(incoming, &namespace) {
@@ -476,7 +477,7 @@ impl World {
                 }
             }
         }
-        let mut found = HashMap::new();
+        let mut found = HashMap::default();
         for carried in self.cluster.terms_matching(incoming) {
             for (node, count) in carried.carriers.iter() {
                 let key = (carried.kind, &*carried.term, self.name_of(node));

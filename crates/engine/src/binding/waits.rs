@@ -1,7 +1,8 @@
 //! The waits of PreBind plugins for a change of an object.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashMap;
 use framework::{ObjectKey, Time, Uid};
 
 /// The wait of a pod for a change.

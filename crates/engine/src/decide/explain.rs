@@ -2,8 +2,9 @@
 //! changes nothing.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use foldhash::HashMap;
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
     Attempt, Cluster, Command, Commands, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
@@ -62,7 +63,7 @@ impl Evaluation {
 
     /// Returns every distinct rejection with its nodes, the rejection of the most nodes first.
     pub fn rejections(&self, nodes: &NodeBits) -> Vec<(&Status, NodeBits)> {
-        let mut place: HashMap<&Status, usize> = HashMap::new();
+        let mut place: HashMap<&Status, usize> = HashMap::default();
         let mut by_status: Vec<(&Status, NodeBits)> = Vec::new();
         for node in nodes.iter() {
             let status = self.verdicts.get(node);

@@ -1,8 +1,8 @@
 //! The scheduling cycle of a PodGroup.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{
     NominatingInfo, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, Uid,
     pod_group_key,

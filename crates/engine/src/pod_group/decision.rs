@@ -1,8 +1,9 @@
 //! The decision about a group: one pass over its members, within each placement that it may have.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{
     Code, Commands, ExtensionPoint, GroupPlacements, MemberNomination, NodeBits, PluginName,
     PodGroupKey, PodGroupProgress, QueuedPod, Status, Uid,

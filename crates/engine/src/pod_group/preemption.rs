@@ -1,8 +1,8 @@
 //! Room for a group that was rejected: PodGroupPostFilter plugins, and their trials.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::preemption::Pause;
 use framework::{
     Code, Commands, ExtensionPoint, Handle, MemberNomination, NodeIx, Pod, PodGroupKey,
@@ -102,9 +102,9 @@ fn run_plugin(
             world,
             cx,
             commands: &commands,
-            taken_off: HashMap::new(),
+            taken_off: HashMap::default(),
             placed: Vec::new(),
-            by_node: HashMap::new(),
+            by_node: HashMap::default(),
             has_decided: false,
         };
         let result = catch_panic(&plugin.name, &mut panics, || {

@@ -3,8 +3,7 @@
 //! A group whose PodGroup does not exist is an entity, too: a PreEnqueue plugin gates it. A member
 //! that comes or goes leaves the history of its group alone.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use framework::{
     EntityKey, History, Pod, PodGroupKey, PodKey, QueuedEntity, QueuedGroup, QueuedPod, Uid,
 };

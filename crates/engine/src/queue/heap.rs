@@ -1,7 +1,6 @@
 //! A binary heap of entities from which any entity can be taken by its key.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use framework::{EntityKey, QueuedEntity};
 
 /// The order in which entities leave a heap.

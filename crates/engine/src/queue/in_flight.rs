@@ -1,8 +1,9 @@
 //! Entities in flight, and the events since they were popped.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{EntityKey, Pod, QueuedEntity, Uid};
 use smallvec::SmallVec;
 

@@ -4,9 +4,10 @@
 //! that may help them moves one. If its attempt is rejected, the others would be rejected too and
 //! go on waiting. If it finds a node, the next one is tried.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{EntityKey, Uid};
 
 use super::hint::QueueingStrategy;

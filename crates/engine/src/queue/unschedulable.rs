@@ -1,9 +1,10 @@
 //! Entities that wait for an event (`unschedulablePods` in kube-scheduler).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use framework::{EntityKey, PluginName, Pod, QueuedEntity, Template, Time};
 
 use super::backoff::{Backoff, is_backing_off};

@@ -1,9 +1,9 @@
 //! The verdicts on the nodes of a lane that fits nowhere.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{FilterScope, NodeIx, Status, VerdictId, Verdicts};
 
 use super::reads::FilterScopes;
@@ -65,7 +65,7 @@ impl Rejections {
         state: u64,
         nominations: u64,
     ) -> Self {
-        let (outdated, tiers, ids) = (Vec::new(), Vec::new(), HashMap::new());
+        let (outdated, tiers, ids) = (Vec::new(), Vec::new(), HashMap::default());
         Self { filters, state, nominations, outdated, verdicts, tiers, ids }
     }
 

@@ -1,9 +1,10 @@
 //! Nodes by zone, and the order that takes nodes in turn from each zone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use framework::{Labels, NodeIx};
 
 /// Region and zone of the node labels, both empty for nodes without either.

@@ -1,7 +1,6 @@
 //! Where pods are placed, and how that and nodes change.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use framework::{IdTable, Node, NodeChange, NodeIx, PodIx, PodKey, TentativeRemoval, Uid};
 
 /// A step that the state of the pod does not allow. The texts are kube-scheduler's.

@@ -1,7 +1,9 @@
 //! The rejections of nodes, without a status per node.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use crate::{Code, NodeBits, NodeIx, PluginName, Status};
 
@@ -190,7 +192,7 @@ impl Verdicts {
         if self.ids.len() == self.table.len() {
             return used.collect();
         }
-        let (mut counts, mut places) = (Vec::new(), HashMap::new());
+        let (mut counts, mut places) = (Vec::new(), HashMap::default());
         for (status, count) in used {
             let place = *places.entry(status).or_insert(counts.len());
             match counts.get_mut(place) {

@@ -1,6 +1,6 @@
 //! The preemptions in progress.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use super::FruitlessPreemptions;
 use crate::Uid;

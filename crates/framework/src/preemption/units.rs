@@ -1,8 +1,8 @@
 //! Units: pods that are evicted together or not at all.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
+use foldhash::HashMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{BudgetIx, Cluster, NodeIx, Pod, PodGroupKey, PodIx, Time};
@@ -76,9 +76,9 @@ impl Below<'_> {
         let Self { cluster, priority, spared, wall_time } = self;
         let mut units: Vec<Unit> = Vec::new();
         // Never iterated.
-        let mut whole: HashMap<PodGroupKey, usize> = HashMap::new();
+        let mut whole: HashMap<PodGroupKey, usize> = HashMap::default();
         // Never iterated.
-        let mut places: HashMap<PodGroupKey, usize> = HashMap::new();
+        let mut places: HashMap<PodGroupKey, usize> = HashMap::default();
         for (ix, pod) in nodes.flat_map(|node| cluster.node(node).placed()) {
             let group = cluster.pod_group_of(pod);
             let of_group = group.as_ref().and_then(|(_, group)| group.priority);

@@ -1,9 +1,9 @@
 //! Selectors in CEL, compiled once for each expression.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cel::{AttributeValue, DeviceView, EvalError, Read, Reads, Selector};
+use foldhash::HashMap;
 use framework::Behaviours;
 use framework::device::{Amount, Attribute, DeviceDescription};
 use structured::{Compiled, Compiler, Expression, Gates, LongSearches};

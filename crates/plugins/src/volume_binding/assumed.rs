@@ -3,10 +3,10 @@
 //! The caches overlay the objects of the cluster. An assumed version is valid while the cluster has
 //! the version that it was derived from. Any newer version from the API server replaces it.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use framework::storage::{PersistentVolume, PersistentVolumeClaim};
 use framework::{Cluster, Uid};
 
@@ -80,7 +80,7 @@ pub(super) struct AssumeCache<T: Assumable> {
 
 impl<T: Assumable> Default for AssumeCache<T> {
     fn default() -> Self {
-        Self { assumed: HashMap::new(), sweep_at: Self::MIN_SWEEP }
+        Self { assumed: HashMap::default(), sweep_at: Self::MIN_SWEEP }
     }
 }
 
