@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    Pod, PodGroupCondition, PodGroupKey, PodKey, ScheduledCondition, StatusPatch, Time, Uid,
+    Pod, PodGroupCondition, PodGroupKey, PodGroupSource, PodKey, ScheduledCondition, StatusPatch,
+    Time, Uid,
 };
 
 use crate::context::{Context, PodEvent};
@@ -99,6 +100,13 @@ impl Reason {
     }
 }
 
+/// Whether the PodGroup of a pod exists and has no condition.
+fn is_group_silent(pod: &Pod, world: &World) -> bool {
+    let group = world.group_of(pod).filter(|group| group.source == PodGroupSource::Kubernetes);
+    let known = group.and_then(|group| world.pod_group(&group));
+    known.is_some_and(|known| known.condition.is_none())
+}
+
 /// Returns the first queued member of a group that has scheduling gates.
 pub(crate) fn gated_member<'w>(group: &PodGroupKey, world: &'w World) -> Option<&'w Pod> {
     let members = world.queue().members_of(group).iter().map(|member| &*member.pod);
@@ -116,6 +124,18 @@ impl GroupNotices {
         }
         let condition = reason.as_ref().and_then(|reason| condition_of(known, reason, world, cx));
         self.see(known, reason.zip(condition), cx.now);
+        if is_group_silent(known, world) {
+            self.notify_for_group(known, cx.now);
+        }
+    }
+
+    /// Lets a member that says why it waits be notified again, because its PodGroup says nothing: it
+    /// may be a new one of the same name.
+    fn notify_for_group(&mut self, pod: &Pod, now: Time) {
+        if self.gated.get(&pod.uid) == Some(&Progress::Shown) {
+            self.gated.insert(pod.uid.clone(), Progress::Delayed);
+            self.delayed.push_back((now + PATIENCE, Member::of(pod)));
+        }
     }
 
     /// Notifies some of the pods that wait because of their group, by condition and event. Returns
@@ -134,6 +154,9 @@ impl GroupNotices {
                     incomplete.push(Incomplete { group, reporter });
                 }
                 _ => cx.probe.count(Count::GroupMemberGated { pod: &pod.key, group }),
+            }
+            if pod.scheduled_condition.as_deref() == Some(&condition) {
+                continue;
             }
             let event = PodEvent::warning("FailedScheduling", "Scheduling", &condition.message);
             cx.effects.record(pod, &pod.spec.scheduler_name, event);

@@ -1,9 +1,13 @@
 //! Preemption for groups, and of groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Change, EffectKind, Event, GroupSearch};
-use framework::{Answer, EventResource};
+use framework::{
+    Answer, Attempt, EventResource, Filter, NodeView, Plugin, PodGroupPostFilter,
+    PodGroupPostFilterResult, PodGroupTrial, Status,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{PodBuilder, node, pod};
@@ -161,6 +165,46 @@ fn member_whose_bind_is_refused_evicts_pods_only_in_an_attempt_of_its_own() {
     world.run_for(20);
     assert_eq!(evicted(&world), BTreeSet::from(["low"]));
     assert_eq!(places(&world, "g", 2), ["placed"; 2]);
+}
+
+/// Rejects all nodes until the first preemption for a group.
+#[derive(Default)]
+struct Reluctant {
+    is_over: AtomicBool,
+}
+
+impl Filter for Reluctant {
+    fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
+        match self.is_over.load(Ordering::Relaxed) {
+            true => Status::success(),
+            false => Status::unschedulable("not yet"),
+        }
+    }
+}
+
+impl PodGroupPostFilter for Reluctant {
+    fn pod_group_post_filter(&self, _: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult {
+        self.is_over.store(true, Ordering::Relaxed);
+        Status::unresolvable("now").into()
+    }
+}
+
+#[test]
+fn gang_that_fits_without_evictions_after_all_holds_no_room() {
+    let reluctant = Plugin::new("Reluctant", Reluctant::default());
+    let reluctant = reluctant.filter().pod_group_post_filter().build();
+    let plugins = Setup::new([fit(), gates()]).plugin(reluctant).plugin(preempting());
+    let mut world = plugins.plugin(gang_plugin()).pod_groups().build();
+    for number in 0..2 {
+        world.node(node(&format!("n{number}")).allocatable("cpu", "2"));
+        world.pod(running(&format!("low{number}"), &format!("n{number}")));
+    }
+    gang(&mut world, "g", 2);
+    members(&mut world, "g", 2);
+    world.attempt();
+    assert_eq!(evicted(&world), BTreeSet::new());
+    assert_eq!(nominations(&world, "g", 2), ["", ""]);
+    assert!(world.engine.nominator().is_empty());
 }
 
 #[test]

@@ -204,6 +204,30 @@ fn members_that_wait_for_others_say_so_after_ten_seconds() {
     assert_eq!(of_pods.count(), 3, "one event for each member");
 }
 
+#[test]
+fn new_pod_group_of_the_same_name_says_what_its_members_say() {
+    let mut world = single_pod_nodes([], 3);
+    pod_group(&mut world, "b", 2);
+    members(&mut world, "b", 1);
+    world.run_for(30);
+    let text = "b False Unschedulable: waiting for pods: minCount is 2, and 1 exist";
+    assert_eq!(conditions(&world), [text]);
+    world.apply(Change::ObjectDeleted(ObjectKey::namespaced(
+        EventResource::PodGroup,
+        "default".into(),
+        "b".into(),
+    )));
+    let object = json!({
+        "metadata": {"namespace": "default", "name": "b", "uid": "uid-new"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    });
+    world.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, object))));
+    world.run_for(30);
+    assert_eq!(conditions(&world), [text, text]);
+    let of_pods = world.events().into_iter().filter(|event| event.contains("Scheduling: no"));
+    assert_eq!(of_pods.count(), 1, "the pod has said so");
+}
+
 /// Each attempt of a group that breaks a rule fails, at most every ten seconds.
 #[test]
 fn group_that_breaks_a_rule_is_reported_once() {

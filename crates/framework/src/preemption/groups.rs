@@ -26,6 +26,8 @@ const FEWEST_UNITS: usize = 32;
 /// How many times as many units are taken off as before if the group does not fit yet.
 const GROWTH: usize = 4;
 
+const NO_VICTIMS: &str = "No preemption victims found for incoming preemptor";
+
 /// Finds pods to evict so that enough members of a group fit, nominates the members to their nodes
 /// and requests the evictions.
 pub fn preempt_for_group(
@@ -58,7 +60,7 @@ pub fn preempt_for_group(
         wall_time: handle.wall_time(),
     });
     if candidates.is_empty() {
-        return Status::unresolvable("No preemption victims found for incoming preemptor").into();
+        return Status::unresolvable(NO_VICTIMS).into();
     }
     let mut search = Search { trial, candidates, taken_off: 0, placed: 0, found: Vec::new() };
     if let Err(status) = search.run() {
@@ -68,6 +70,11 @@ pub fn preempt_for_group(
     candidates.retain(|unit| unit.is_victim);
     candidates.sort_by_key(|unit| unit.importance);
     let victims: Vec<Arc<Pod>> = candidates.into_iter().flat_map(|unit| unit.pods).collect();
+    // What rejected the group does not reject it any more: members that were nominated would hold
+    // room while no pod ends.
+    if victims.is_empty() {
+        return Status::unschedulable(NO_VICTIMS).into();
+    }
     let found = format!("found a placement for podgroup, preempting {} victims", victims.len());
     trial.handle().command(Command::PreemptForGroup(PodGroupPreemption {
         group: trial.group().clone(),
