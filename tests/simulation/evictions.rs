@@ -42,6 +42,8 @@ struct Preemptor {
     begun: Vec<Begun>,
     /// The node of the last preemption that counts.
     node: Option<Arc<str>>,
+    /// The time of that preemption.
+    counted_at: Time,
     /// All preemptions that may have begun, and their nodes. One does not begin if others evict all
     /// of its victims already.
     at_most: Tally,
@@ -176,8 +178,9 @@ impl Evictions {
         known.tally.add(now);
     }
 
-    /// Handles the events of a step. An eviction makes the preemption before fruitless. It belongs
-    /// to the first preemption with this victim: no pod is evicted twice.
+    /// Handles the events of a step. An eviction makes the preemption before fruitless, since the
+    /// next one began, also if that one was called off. It belongs to the first preemption with
+    /// this victim: no pod is evicted twice.
     pub(crate) fn told(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.reason == "Preempted") {
             let preemptor = event.related.as_ref().map(|related| &related.uid);
@@ -187,11 +190,14 @@ impl Evictions {
             let first = own.begun.iter_mut().find(|begun| begun.victims.contains(&event.uid));
             let Some(begun) = first.filter(|begun| !begun.counts) else { continue };
             begun.counts = true;
-            let at = begun.at;
+            let (at, node) = (begun.at, begun.node.clone());
             own.tally.add(at);
-            let (before, priority) = (own.node.replace(begun.node.clone()), own.priority);
+            let later = own.begun.iter().map(|begun| begun.at).filter(|at| *at > own.counted_at);
+            let since = later.min().unwrap_or(at);
+            own.counted_at = at;
+            let (before, priority) = (own.node.replace(node), own.priority);
             if let Some(before) = before {
-                self.charge(before, priority, at);
+                self.charge(before, priority, since);
             }
         }
     }

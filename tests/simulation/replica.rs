@@ -481,10 +481,6 @@ impl Replica {
         let is_out = decisions::is_extender_out(engine);
         let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
         decisions::after_decision(engine, &attempt, highest, may_fail)?;
-        if matches!(attempt.outcome, Outcome::Assumed(_)) {
-            self.vain_attempts.input();
-        }
-        self.vain_attempts.include(&attempt, now)?;
         groups::rejected_group_holds_no_room(engine, &attempt)?;
         // A plugin may have rejected a pod in Permit for this one, which changes what fits.
         if waiting.iter().all(|pod| engine.waiting_pods().contains_key(pod)) {
@@ -505,6 +501,10 @@ impl Replica {
             (None, _) => Vec::new(),
             (Some(_), _) => self.newly_placed_members(),
         };
+        if !placed.is_empty() {
+            self.vain_attempts.input();
+        }
+        self.vain_attempts.include(&attempt, placed.len(), now)?;
         if let Some(group) = group.as_ref().filter(|_| !placed.is_empty()) {
             self.releases.decided(group, self.scheduler.engine());
             placed.iter().for_each(|member| self.last_decisions.include(member));

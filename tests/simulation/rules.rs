@@ -217,13 +217,12 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     groups::queueing::waiting_groups_do_not_fit(&mut oracle, engine)?;
     let waiting: Vec<&Value> =
         server.live_pods().filter(|pod| waits_for_us(pod)).map(AsRef::as_ref).collect();
-    // Only the leader knows which preemptions are paused.
+    // Only the leader knows for which pods a plugin answered Pending, and which preemptions are
+    // paused.
     let leads = replica.scheduler.may_act(now);
-    for pod in &waiting {
+    for pod in waiting.iter().filter(|_| leads) {
         nothing_takes(&oracle, pod, engine)?;
-        if leads {
-            nobody_makes_room(&oracle, pod, replica, now)?;
-        }
+        nobody_makes_room(&oracle, pod, replica, now)?;
     }
     nominations_agree(&waiting, engine, leads)?;
     Ok(waiting.len())

@@ -124,13 +124,16 @@ impl VainAttempts {
         self.inputs += 1;
     }
 
-    /// Checks an attempt: a rejected group is not rejected again before anything has changed.
+    /// Checks an attempt that has placed so many members: a rejected group is not rejected again
+    /// before anything has changed. Members that are left over are tried again at once.
     ///
     /// # Errors
     /// The group is tried in a loop.
-    pub(crate) fn include(&mut self, attempt: &Attempt, now: Time) -> Checked {
+    pub(crate) fn include(&mut self, attempt: &Attempt, placed: usize, now: Time) -> Checked {
         let Some(group) = attempt.pod.pod_group() else { return Ok(()) };
-        let is_vain = matches!(attempt.outcome, Outcome::Unschedulable(_) | Outcome::Repeated(_));
+        let is_rejected =
+            matches!(attempt.outcome, Outcome::Unschedulable(_) | Outcome::Repeated(_));
+        let is_vain = is_rejected && placed == 0;
         let last = match is_vain {
             true => self.last.insert(group.clone(), (self.inputs, now)),
             false => {
