@@ -6,12 +6,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use clap::ArgGroup;
 use dry_run::NodeUsage;
 use dry_run::cluster::Question;
+use dry_run::make_room::{self, Limits};
 use dry_run::report::cluster::{Detail, Layout};
+use dry_run::report::make_room::make_room as report_of_room;
 use dry_run::report::what_if as report;
 use dry_run::what_if::{self, Sides, WhatIf};
-use framework::Registry;
+use framework::{PodKey, Registry};
 use serde_json::json;
 
 #[cfg(feature = "simulator")]
@@ -20,8 +23,11 @@ use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yam
 use super::dump::Local;
 use super::explain::{Source, ask};
 use super::print;
-use crate::what_if::{Change, Changed};
-use crate::wire::{self, Object, ReadObjects};
+use crate::what_if::{Change, Changed, read_dump};
+use crate::wire::{self, Object, ReadObjects, Whole};
+
+/// The highest priority that users may give; those of the system are higher.
+const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 
 /// Says what a change of a cluster does to its pods
 ///
@@ -41,10 +47,26 @@ use crate::wire::{self, Object, ReadObjects};
 /// [node-5], taint: spot}], label: [{nodes: [node-6], labels: {disk: ssd}}], priority: [{kind: Pod,
 /// name: a, value: 1000}]}
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("plots"))]
 pub(super) struct Args {
     /// Files or folders with the change, `-` for standard input; can be repeated
-    #[arg(short, long, value_name = "CHANGES", num_args = 1.., required_unless_present = "config_after")]
+    #[arg(short, long, value_name = "CHANGES", num_args = 1..,
+        required_unless_present_any = ["config_after", "make_room_for"])]
     filename: Vec<PathBuf>,
+
+    /// Looks for moves of running pods after which this pending pod fits, instead of a change;
+    /// NAMESPACE/NAME, or the name of a pod in `default`; for --dump and --read-cluster
+    #[arg(long, value_name = "POD", requires = "here", conflicts_with_all = ["filename", "config_after", "plots"])]
+    make_room_for: Option<String>,
+
+    /// Does not move pods of a higher priority, with --make-room-for
+    #[arg(long, value_name = "PRIORITY", default_value_t = HIGHEST_USER_PRIORITY,
+        requires = "make_room_for", allow_negative_numbers = true)]
+    highest_priority: i32,
+
+    /// Moves at most so many pods, with --make-room-for
+    #[arg(long, value_name = "N", default_value_t = Limits::default().moves, requires = "make_room_for")]
+    most_moves: usize,
 
     /// What happens to unknown fields, fields given twice, and unknown kinds or versions of the
     /// dump; in a change they are errors, unless ignored
@@ -69,7 +91,7 @@ pub(super) struct Args {
     /// Writes a picture to this file: the nodes without and with the change, coloured by what is
     /// requested of them
     #[cfg(feature = "simulator")]
-    #[arg(long, value_name = "SVG")]
+    #[arg(long, value_name = "SVG", group = "plots")]
     plot: Option<PathBuf>,
 
     /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for
@@ -121,6 +143,9 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     if args.filename.iter().chain(&args.source.dump).filter(|path| *path == stdin).count() > 1 {
         bail!("standard input can only be read once");
     }
+    if let (Some(pod), Some(local)) = (&args.make_room_for, args.source.local()?) {
+        return room_for(args, pod, &local, registry);
+    }
     let objects = read_change(args)?;
     let mut answer = match args.source.local()? {
         None => of_scheduler(args, objects)?,
@@ -140,6 +165,33 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         Output::Yaml => print_yaml(&answer)?,
     }
     let fails = args.fail_if_pending && answer.leaves_pods_behind();
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says which moves make room for a pod of a dump.
+fn room_for(args: &Args, pod: &str, local: &Local, registry: Registry) -> anyhow::Result<ExitCode> {
+    let engine = args.engine.for_server(local.level);
+    let file = args.source.config.as_deref();
+    let setup = Setup::read(&engine, file, Arc::new(registry))?;
+    let wanted = setup.wanted()?.with_whole(Whole { placed_pods: true, ..Whole::NONE });
+    let dump = read_dump(&local.origins, &wanted, args.validate.into())?;
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    let question = make_room::Question {
+        settings: setup.settings(&engine)?,
+        pod: PodKey::new(namespace, name),
+        highest_priority: args.highest_priority,
+        limits: Limits { moves: args.most_moves, ..Limits::default() },
+    };
+    let room = make_room::answer(dump, &question)?;
+    warn(&room.warnings);
+    match args.output {
+        Output::Table | Output::Wide => {
+            print(&report_of_room(&room, Layout::of_stdout(Detail::Usual, args.all)))?;
+        }
+        Output::Json => print_json(&room)?,
+        Output::Yaml => print_yaml(&room)?,
+    }
+    let fails = args.fail_if_pending && room.node.is_none();
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -10,7 +10,9 @@ use framework::Registry;
 
 use crate::config::{BuildError, Configuration};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{Input, Owner, PodObject, WatchedObject};
+use crate::wire::{
+    self, Faults, Input, Origin, Owner, PodObject, Validation, Wanted, WatchedObject,
+};
 
 /// Returns the settings of a dry run under a configuration, without its extenders.
 ///
@@ -62,6 +64,23 @@ pub(crate) fn dump_of(input: Input, mut made: Made) -> Dump {
     dump.unread.append(&mut made.unread);
     dump.warnings.append(&mut made.warnings);
     dump
+}
+
+/// Reads a dump with the pods that controllers make from its workloads.
+///
+/// # Errors
+/// The input cannot be used.
+pub(crate) fn read_dump(
+    origins: &[Origin],
+    wanted: &Wanted,
+    validation: Validation,
+) -> Result<Dump, Faults> {
+    let mut made = Made::default();
+    let input = wire::read(origins, wanted, validation, |input| {
+        made = make(input, input.workloads.len(), workloads::MOST_PODS);
+        std::mem::take(&mut made.objects)
+    })?;
+    Ok(dump_of(input, made))
 }
 
 impl From<Input> for Dump {

@@ -13,7 +13,7 @@ use dry_run::what_if::{Applied, Limits};
 use dry_run::workloads::Made;
 
 pub use self::change::Change;
-pub(crate) use self::input::{dump_of, make, settings};
+pub(crate) use self::input::{dump_of, make, read_dump, settings};
 use self::input::{give_back, inventory_of};
 pub use self::live::{Options, Refusal, Trial};
 use crate::wire::{Faults, Input, InputChange};

@@ -296,3 +296,34 @@ fn another_configuration_is_a_change() {
     let placed = listed(&answer, "placed", "name");
     assert_eq!(placed, pairs([("huge", "huge")]), "room does not count");
 }
+
+#[test]
+fn moves_make_room_for_a_pending_pod() {
+    let room = |pod: &str, more: &[&str]| {
+        let own = ["whatif", "--dump", "whatif/room.yaml", "--make-room-for", pod, "-o", "json"];
+        loadmaster(&[&own[..], more].concat()).json()
+    };
+    let answer = room("ml/train", &[]);
+    assert_eq!(answer["outcome"], "plan", "{answer}");
+    assert_eq!((&answer["node"], &answer["isCertain"]), (&json!("a"), &json!(true)));
+    assert_eq!(listed(&answer, "moves", "from"), pairs([("web-1", "a"), ("web-2", "a")]));
+    let mut to: Vec<_> = listed(&answer, "moves", "to").into_iter().map(|(_, to)| to).collect();
+    to.sort();
+    assert_eq!(to, ["b", "c"]);
+    assert_eq!(
+        answer["kept"],
+        json!({"has no controller": 1, "has local data: emptyDir or hostPath": 1})
+    );
+    let answer = room("ml/train", &["--most-moves", "1"]);
+    assert_eq!((&answer["outcome"], &answer["isCertain"]), (&json!("noPlan"), &json!(true)));
+}
+
+#[test]
+fn pod_for_which_to_make_room_has_to_wait_in_the_dump() {
+    let ask = |pod: &str| {
+        loadmaster(&["whatif", "--dump", "whatif/room.yaml", "--make-room-for", pod]).refused(1)
+    };
+    let expected = "the dump has no such pod without a node";
+    assert!(ask("shop/web-1").contains(expected), "{}", ask("shop/web-1"));
+    assert!(ask("train").contains("default/train"), "{}", ask("train"));
+}

@@ -380,6 +380,9 @@ pub enum Error {
         /// The reason the pod cannot be explained.
         why: &'static str,
     },
+    /// A pod to make room for has a node, or is not in the dump.
+    #[error("cannot make room for {0}: the dump has no such pod without a node")]
+    NotPending(PodKey),
 }
 
 /// Returns the requested scheduler names, or the names of all pending pods. Returns at least one

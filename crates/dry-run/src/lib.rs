@@ -18,6 +18,7 @@ pub mod cluster;
 mod ephemeral;
 pub mod explain;
 mod extenders;
+pub mod make_room;
 mod manifest;
 mod object;
 mod renewal;

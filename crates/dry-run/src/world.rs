@@ -170,6 +170,14 @@ impl World {
         })
     }
 
+    /// Looks for moves after which a pod fits, and changes nothing.
+    pub(crate) fn make_room(
+        &mut self,
+        question: &::make_room::Question<'_>,
+    ) -> ::make_room::Answer {
+        ::make_room::make_room(&mut self.engine, question, self.now)
+    }
+
     /// Whether the limit of the settings has ended a run.
     pub const fn is_cut(&self) -> bool {
         self.is_cut

@@ -14,7 +14,6 @@ use dry_run::cluster::{self, Dump, Question, Simulation};
 use dry_run::report::cluster as report;
 use dry_run::report::cluster::{Detail, Layout};
 use dry_run::table::Colour;
-use dry_run::workloads::{self, Made};
 use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
 use serde::Serialize;
@@ -28,7 +27,7 @@ use self::progress::Bar;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn, write};
 use super::dump::of_cluster;
 use super::print;
-use crate::what_if::{dump_of, make};
+use crate::what_if::read_dump;
 use crate::wire::{self, Origin, Wanted};
 
 /// Schedules a cluster dump, or a trace, without a server
@@ -367,14 +366,9 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
 /// # Errors
 /// The input cannot be used.
 fn read(args: &Args, wanted: &Wanted) -> anyhow::Result<Dump> {
-    let mut made = Made::default();
     let origins = match &args.kubeconfig {
         None => Origin::of_paths(&args.filename),
         Some(file) => of_cluster(Some(file), args.context.as_deref())?.origins,
     };
-    let input = wire::read(&origins, wanted, args.validate.into(), |input| {
-        made = make(input, input.workloads.len(), workloads::MOST_PODS);
-        std::mem::take(&mut made.objects)
-    })?;
-    Ok(dump_of(input, made))
+    Ok(read_dump(&origins, wanted, args.validate.into())?)
 }

@@ -96,6 +96,13 @@ impl Supposition<'_, '_, '_> {
         Some(self.place_by(&profile, pod, Place { within: None, as_member: false }))
     }
 
+    /// Tries a pod on these nodes, and if it fits, supposes that it is on the node that was chosen,
+    /// with all that its plugins reserve there. Returns `None` if no profile is responsible for it.
+    pub fn place_within(&mut self, pod: &Arc<Pod>, within: &NodeBits) -> Option<Trial> {
+        let profile = self.profile_of(pod)?;
+        Some(self.place_by(&profile, pod, Place { within: Some(within), as_member: false }))
+    }
+
     /// Tries a member of a group on these nodes, or on all of them, and if it fits, supposes that
     /// it is on the node that was chosen, as the decision about its group does. Returns `None` if
     /// no profile is responsible for it.

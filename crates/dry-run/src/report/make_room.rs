@@ -1,0 +1,67 @@
+//! The report on room for a pending pod: text tables.
+
+use super::cluster::{Layout, counted};
+use crate::make_room::{Outcome, Room};
+use crate::table::{self, Cell, Column, Table};
+
+/// Renders the plan, and which pods are not moved.
+pub fn make_room(room: &Room, layout: Layout) -> String {
+    let mut text = String::new();
+    if !room.moves.is_empty() {
+        text += &format!("\nMOVES, one after the other\n{}", moves(room, layout));
+    }
+    if !room.kept.is_empty() && room.outcome != Outcome::Fits {
+        text += &format!("\nNOT MOVED\n{}", kept(room, layout));
+    }
+    layout.with_summary(&summary(room), &text)
+}
+
+fn summary(room: &Room) -> String {
+    let Room { namespace, name, node, reason, is_certain, .. } = room;
+    let pod = format!("{namespace}/{name}");
+    let node = node.as_deref().unwrap_or_default();
+    let mut text = match room.outcome {
+        Outcome::Fits => format!("{pod} fits on {node} without a move.\n"),
+        Outcome::Plan => {
+            let moves = counted(room.moves.len(), "move");
+            format!("{pod} fits on {node} after {moves}, at a cost of {}.\n", cost(room.cost.0))
+        }
+        Outcome::NoPlan => format!("No moves were found after which {pod} fits.\n"),
+        Outcome::Undecided => {
+            format!("{pod} cannot be decided: {}.\n", reason.as_deref().unwrap_or_default())
+        }
+    };
+    text += match (room.outcome, is_certain) {
+        (Outcome::Plan, true) => "No other moves cost less.\n",
+        (Outcome::NoPlan, true) => "There are none within the limit of moves.\n",
+        (Outcome::Plan | Outcome::NoPlan, false) => {
+            "The search ended early: there may be others.\n"
+        }
+        _ => "",
+    };
+    text
+}
+
+fn moves(room: &Room, layout: Layout) -> String {
+    let words = ["NAMESPACE", "POD", "FROM", "TO"].map(Column::words);
+    let mut table = Table::new(words.into_iter().chain([Column::numbers("COST")]));
+    let (shown, more) = table::cut(room.moves.len(), layout.is_whole);
+    for own in room.moves.iter().take(shown) {
+        let words = [&own.namespace, &own.name, &own.from, &own.to].map(Cell::from);
+        table.row(words.into_iter().chain([Cell::from(cost(own.cost.0))]));
+    }
+    format!("{}{more}", table.render(layout.colour))
+}
+
+fn kept(room: &Room, layout: Layout) -> String {
+    let mut table = Table::new([Column::numbers("PODS"), Column::words("BECAUSE THE POD")]);
+    for (reason, pods) in &room.kept {
+        table.row([Cell::from(pods.to_string()), Cell::from(*reason)]);
+    }
+    table.render(layout.colour)
+}
+
+/// Returns a cost in moves of a new pod of a ReplicaSet.
+fn cost(thousandths: u64) -> String {
+    format!("{}.{:02}", thousandths / 1000, thousandths % 1000 / 10)
+}

@@ -1,0 +1,17 @@
+//! Room for a pod that fits nowhere, made by moves of other pods.
+//!
+//! [`make_room`] looks for the cheapest moves after which the pod fits. A move ends a pod on one
+//! node; its controller makes it again, and the profile of the pod decides in full where it goes.
+//! Everything happens in a savepoint, one move after the other, so each step of a [`Plan`] is
+//! proven: the moved pod fits where it goes while the pods that move later are still in their
+//! place, and the last move leaves room for the pod. No PodDisruptionBudget is asked for more than
+//! it allows now. Nothing in the cluster changes.
+
+mod budgets;
+mod cost;
+mod plan;
+mod search;
+
+pub use cost::{Cost, Movable};
+pub use plan::{Answer, Move, Plan};
+pub use search::{Limits, Question, make_room};
