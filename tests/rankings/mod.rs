@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Number of histories.
-const HISTORIES: u64 = 500;
+const HISTORIES: u64 = 300;
 /// Number of changes in each.
 const STEPS: i64 = 60;
 /// Number of histories on more nodes, with more lanes.
