@@ -50,8 +50,8 @@ use std::process::ExitCode;
 use ::supercluster::registry::PipelineRegistry;
 use framework::Registry;
 
-/// Runs the `loadmaster` command with the in-tree plugins, those in `registry` and those of
-/// [`scheduler_plugins`], whose names a plugin in `registry` may take.
+/// Runs the `loadmaster` command with the in-tree plugins, those in `registry`, those of
+/// [`scheduler_plugins`] and [`rules`], whose names a plugin in `registry` may take.
 pub fn run_with(registry: Registry) -> ExitCode {
     run_with_pipelines(registry, &PipelineRegistry::new())
 }
@@ -63,6 +63,7 @@ pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> E
     match all.merge(registry) {
         Ok(()) => {
             scheduler_plugins::add_to(&mut all);
+            rules::add_to(&mut all);
             cli::run(all, pipelines)
         }
         Err(error) => {

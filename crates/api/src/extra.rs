@@ -11,6 +11,7 @@ use crate::api;
 
 /// The further fields of pods and nodes to keep. Fields are JSON pointers (RFC 6901), for example
 /// `/metadata/annotations/example.com~1tier`. The empty pointer keeps the whole object.
+/// `/status/conditions/*/type,status` keeps a list of objects with only these fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraFields {
     /// Fields of pods.
@@ -67,8 +68,7 @@ impl Extra {
         wanted: &BTreeSet<Arc<str>>,
         containers: Arc<[ContainerResources]>,
     ) -> Self {
-        let present =
-            |pointer: &Arc<str>| Some((pointer.clone(), object.pointer(pointer)?.clone()));
+        let present = |pointer: &Arc<str>| Some((pointer.clone(), found(object, pointer)?));
         let fields: Box<[_]> = wanted.iter().filter_map(present).collect();
         if fields.is_empty() && containers.is_empty() {
             return Self(None);
@@ -93,6 +93,18 @@ impl Extra {
         let kept = Arc::get_mut(self.0.as_mut()?)?;
         (!kept.containers.is_empty()).then_some(&mut kept.containers)
     }
+}
+
+/// Returns the field of an object at a pointer.
+fn found(object: &Value, pointer: &str) -> Option<Value> {
+    let Some((list, fields)) = pointer.split_once("/*/") else {
+        return object.pointer(pointer).cloned();
+    };
+    let reduced = |element: &Value| {
+        let field = |name: &str| Some((name.to_owned(), element.get(name)?.clone()));
+        Value::Object(fields.split(',').filter_map(field).collect())
+    };
+    Some(Value::Array(object.pointer(list)?.as_array()?.iter().map(reduced).collect()))
 }
 
 /// Fields as JSON texts, for formats that do not describe themselves.
@@ -129,6 +141,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn lists_keep_the_wanted_fields_of_their_objects() {
+        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "now"});
+        let object = json!({"status": {"conditions": [ready, {"type": "Odd"}], "phase": "x"}});
+        let wanted = ["/status/conditions/*/type,status", "/status/phase/*/type", "/none/*/type"];
+        let extra = Extra::of(&object, &wanted.into_iter().map(Arc::from).collect());
+        let kept = json!([{"type": "Ready", "status": "True"}, {"type": "Odd"}]);
+        assert_eq!(extra.get(wanted[0]), Some(&kept));
+        assert_eq!((extra.get(wanted[1]), extra.get(wanted[2])), (None, None));
+    }
 
     #[test]
     fn only_wanted_fields_are_kept() {

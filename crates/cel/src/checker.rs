@@ -1,6 +1,7 @@
 //! The type checker.
 
 use crate::declarations::{self, Function, Overload};
+use crate::environment::Names;
 use crate::source::{self, Issue};
 use crate::syntax::{Fold, Kind, Literal, Node};
 use crate::types::{DEVICE, Substitution, Type, most_general};
@@ -42,13 +43,12 @@ impl Checked {
     }
 }
 
-/// Checks an expression with this number of nodes. `has_lists` says whether attributes may be
-/// lists, for which there is a function of its own (gate DRAListTypeAttributes).
+/// Checks an expression with this number of nodes.
 pub(crate) fn check(
     text: &str,
     root: &Node,
     size: usize,
-    has_lists: bool,
+    names: Names,
 ) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
         text,
@@ -56,7 +56,7 @@ pub(crate) fn check(
         types: vec![Type::Error; size],
         calls: vec![None; size],
         overloads: vec![Vec::new(); size],
-        has_lists,
+        names,
         scopes: Vec::new(),
         issues: Vec::new(),
     };
@@ -88,7 +88,7 @@ struct Checker<'t> {
     types: Vec<Type>,
     calls: Vec<Option<Resolved>>,
     overloads: Vec<Vec<&'static Overload>>,
-    has_lists: bool,
+    names: Names,
     /// Variables of folds, the innermost last.
     scopes: Vec<(String, Type)>,
     issues: Vec<Issue>,
@@ -158,16 +158,15 @@ impl Checker<'_> {
         self.types[node.id] = found;
     }
 
-    /// Returns the type of a variable, of `device`, or of a type that is used as a value.
+    /// Returns the type of a variable, or of a type that is used as a value.
     fn variable(&self, name: &str) -> Option<Type> {
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some((_, known)) = self.scopes.iter().rev().find(|(variable, _)| variable == name) {
             return Some(known.clone());
         }
-        if name == "device" {
-            return Some(Type::Object(DEVICE));
-        }
-        declarations::type_named(name).map(|named| Type::Meta(Some(named.into())))
+        self.names
+            .variable(name)
+            .or_else(|| declarations::type_named(name).map(|named| Type::Meta(Some(named.into()))))
     }
 
     fn check_select(&mut self, node: &Node, operand: &Node, field: &str, test: bool) -> Type {
@@ -202,8 +201,16 @@ impl Checker<'_> {
                 }
             },
             Type::Object(name) => {
-                self.error(node, format!("unexpected failed resolution of '{name}'"));
-                Type::Error
+                let found = match self.names {
+                    Names::Facts(environment) if !name.starts_with("kubernetes.") => {
+                        environment.field(name, field)
+                    }
+                    _ => Err(format!("unexpected failed resolution of '{name}'")),
+                };
+                found.unwrap_or_else(|message| {
+                    self.error(node, message);
+                    Type::Error
+                })
             }
             variable @ Type::Variable(_) => {
                 let variable = variable.clone();
@@ -237,9 +244,8 @@ impl Checker<'_> {
         for arg in args {
             self.check(arg);
         }
-        let find = |name: &str| {
-            declarations::find(name).filter(|found| self.has_lists || found.name != "includes")
-        };
+        let names = self.names;
+        let find = |name: &str| names.function(name);
         let Some(target) = target else {
             let name = function.strip_prefix('.').unwrap_or(function);
             return match find(name) {

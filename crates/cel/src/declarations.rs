@@ -122,7 +122,7 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
 impl Overload {
     /// Parses `id (types) -> type`, or `id type.(types) -> type` for a member. `#` stands for each
     /// of the types that can be compared, in the id too.
-    fn parse(text: &str) -> Vec<Self> {
+    pub(crate) fn parse(text: &str) -> Vec<Self> {
         const COMPARABLE: [&str; 8] =
             ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
         if text.contains('#') {

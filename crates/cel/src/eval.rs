@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::device::DeviceView;
+use crate::environment::{Facts, to_value};
 use crate::functions::{self, maps};
 use crate::meter::Meter;
 use crate::plan::{Attribute, Call, FoldPlan, Plan, Qualifier, Root};
@@ -10,6 +11,8 @@ use crate::value::{Entries, Fault, Outcome, Value, same_key};
 
 /// The cost of a list that is made.
 const LIST_COST: u64 = 10;
+/// The text of an error about a fact that is absent.
+const ABSENT: &str = "no such field";
 /// The cost of a map that is made.
 const MAP_COST: u64 = 30;
 /// The cost of the name of a variable and of each field or index behind it.
@@ -17,13 +20,35 @@ const NAME_COST: u64 = 1;
 
 /// Evaluates a plan for a device. Returns the outcome and what it took.
 pub(crate) fn evaluate<'a>(plan: &'a Plan, device: &'a DeviceView<'a>) -> (Outcome<'a>, Meter) {
-    let mut evaluation = Evaluation { device, meter: Meter::default(), slots: Vec::new() };
+    let subject = Subject::Device(device);
+    let mut evaluation = Evaluation { subject, meter: Meter::default(), slots: Vec::new() };
     let outcome = evaluation.eval(plan);
     (outcome, evaluation.meter)
 }
 
+/// Evaluates a plan for facts. `prepared` has the values of the parts that do not vary.
+pub(crate) fn evaluate_facts<'a>(
+    plan: &'a Plan,
+    facts: &'a dyn Facts,
+    prepared: &'a [Outcome<'static>],
+    meter: Meter,
+) -> (Outcome<'a>, Meter) {
+    let mut evaluation =
+        Evaluation { subject: Subject::Facts(facts, prepared), meter, slots: Vec::new() };
+    let outcome = evaluation.eval(plan);
+    (outcome, evaluation.meter)
+}
+
+/// What the variables of an expression belong to.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    Device(&'a DeviceView<'a>),
+    /// The facts, and the values of the parts that were prepared.
+    Facts(&'a dyn Facts, &'a [Outcome<'static>]),
+}
+
 struct Evaluation<'a> {
-    device: &'a DeviceView<'a>,
+    subject: Subject<'a>,
     meter: Meter,
     /// The variables of loops. An accumulator may be an error.
     slots: Vec<Outcome<'a>>,
@@ -51,6 +76,18 @@ impl<'a> Evaluation<'a> {
                 Ok(Value::Bool(outcome))
             }
             Plan::Call(call) => self.call(call),
+            Plan::External { function, args } => self.external(*function, args),
+            Plan::Bound(call) => self.bound(*call),
+            Plan::Prepared(place) => match self.subject {
+                Subject::Facts(_, prepared) => {
+                    self.meter.charge(1)?;
+                    match &prepared[*place] {
+                        Ok(value) => Ok(value.borrow()),
+                        Err(fault) => Err(fault.clone()),
+                    }
+                }
+                Subject::Device(_) => Err(Fault::no_such_overload()),
+            },
             Plan::InConstants { value, list } => {
                 let value = self.eval(value)?;
                 for element in list.iter() {
@@ -113,7 +150,23 @@ impl<'a> Evaluation<'a> {
     fn attribute(&mut self, attribute: &'a Attribute, charged: bool) -> Outcome<'a> {
         let Attribute { root, qualifiers, test } = attribute;
         let outcome = match root {
-            Root::Device => Ok(Value::Device(self.device)),
+            Root::Device => match self.subject {
+                Subject::Device(device) => Ok(Value::Device(device)),
+                Subject::Facts(..) => Err(Fault::new("no such attribute(s)")),
+            },
+            Root::Fact { fact, optional } => {
+                let value = self.fact(*fact);
+                if *test && qualifiers.is_empty() {
+                    self.meter.charge(NAME_COST)?;
+                    return Ok(Value::Bool(value.is_some()));
+                }
+                match value {
+                    Some(value) if *optional => Ok(Value::some(value)),
+                    Some(value) => Ok(value),
+                    None if *optional => Ok(Value::Optional(None)),
+                    None => Err(Fault::new(ABSENT)),
+                }
+            }
             Root::Variable(slot) => match self.slots.get(*slot) {
                 Some(value) => value.clone(),
                 None => Err(Fault::new("no such attribute(s)")),
@@ -126,6 +179,39 @@ impl<'a> Evaluation<'a> {
         };
         let outcome = outcome.and_then(|value| self.select(value, qualifiers, *test));
         self.charge_name(outcome, charged && !test)
+    }
+
+    fn fact(&self, fact: usize) -> Option<Value<'a>> {
+        match self.subject {
+            Subject::Facts(facts, _) => to_value(facts, fact, facts.fact(fact)),
+            Subject::Device(_) => None,
+        }
+    }
+
+    /// Calls a function that the facts answer.
+    fn external(&mut self, function: usize, args: &'a [Plan]) -> Outcome<'a> {
+        let Subject::Facts(facts, _) = self.subject else {
+            return Err(Fault::no_such_overload());
+        };
+        let values: Result<Vec<_>, _> = args.iter().map(|arg| self.eval(arg)).collect();
+        let values = values?;
+        let texts = values.iter().map(|value| match value {
+            Value::String(text) => Some(&**text),
+            _ => None,
+        });
+        let texts: Vec<&str> = texts.collect::<Option<_>>().ok_or_else(Fault::no_such_overload)?;
+        self.meter.charge(1)?;
+        let result = facts.call(function, &texts).map_err(Fault::new)?;
+        to_value(facts, 0, result).ok_or_else(|| Fault::new(ABSENT))
+    }
+
+    fn bound(&mut self, call: usize) -> Outcome<'a> {
+        let Subject::Facts(facts, _) = self.subject else {
+            return Err(Fault::no_such_overload());
+        };
+        self.meter.charge(1)?;
+        let result = facts.bound(call).map_err(Fault::new)?;
+        to_value(facts, 0, result).ok_or_else(|| Fault::new(ABSENT))
     }
 
     fn charge_name(&mut self, outcome: Outcome<'a>, charged: bool) -> Outcome<'a> {
@@ -293,7 +379,11 @@ impl<'a> Evaluation<'a> {
                     }
                 }
             }
-            Value::Map(_) | Value::Device(_) | Value::Domains(..) | Value::Domain(..) => {
+            Value::Map(_)
+            | Value::Facts(_)
+            | Value::Device(_)
+            | Value::Domains(..)
+            | Value::Domain(..) => {
                 let entries = range.entries();
                 self.meter.work(entries.len())?;
                 for (key, value) in entries {

@@ -44,14 +44,17 @@
 mod checker;
 mod declarations;
 mod device;
+mod environment;
 mod error;
 mod estimate;
 mod eval;
+mod expression;
 mod functions;
 mod macros;
 mod meter;
 mod nesting;
 mod plan;
+mod preparing;
 mod reads;
 mod selector;
 mod source;
@@ -61,6 +64,8 @@ mod types;
 mod value;
 
 pub use device::{AttributeValue, DeviceView};
+pub use environment::{Environment, Fact, FactFunction, FactType, FactValue, Facts, ObjectType};
 pub use error::{CompileError, EvalError};
+pub use expression::{BoundCall, Evaluated, Expression, FactRead, Prepared, ResultType, Verdict};
 pub use reads::{Read, Reads};
 pub use selector::{Evaluation, Selector};

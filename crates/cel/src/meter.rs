@@ -5,19 +5,31 @@ use crate::value::{Fault, Outcome, Value};
 /// Maximum cost of one evaluation (`CELSelectorExpressionMaxCost` of Kubernetes).
 pub(crate) const COST_LIMIT: u64 = 1_000_000;
 /// Maximum number of elements and keys that one evaluation copies or compares, and of 16 bytes of
-/// text that it makes. The cost of CEL does not count all of these.
-const WORK_LIMIT: u64 = 4_000_000;
+/// text that it makes, for each unit of its limit. The cost of CEL does not count all of these.
+const WORK_PER_COST: u64 = 4;
 /// Bytes of text that count as one unit of work.
 const BYTES_PER_WORK: u64 = 16;
 
 /// Counts the cost of one evaluation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Meter {
     cost: u64,
     work: u64,
+    limit: u64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self::limited_to(COST_LIMIT)
+    }
 }
 
 impl Meter {
+    /// Returns a meter with a limit of its own.
+    pub(crate) const fn limited_to(limit: u64) -> Self {
+        Self { cost: 0, work: 0, limit }
+    }
+
     /// Returns the cost so far.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
@@ -32,13 +44,17 @@ impl Meter {
     /// Adds to the cost.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > COST_LIMIT { Err(Fault::TooExpensive) } else { Ok(()) }
+        if self.cost > self.limit { Err(Fault::TooExpensive) } else { Ok(()) }
     }
 
     /// Counts elements that are copied or compared.
     pub(crate) fn work(&mut self, elements: usize) -> Result<(), Fault> {
         self.work = self.work.saturating_add(elements as u64);
-        if self.work > WORK_LIMIT { Err(Fault::TooExpensive) } else { Ok(()) }
+        if self.work > self.limit.saturating_mul(WORK_PER_COST) {
+            Err(Fault::TooExpensive)
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts the bytes of a text before it is made.
@@ -240,7 +256,11 @@ fn traversal(value: &Value<'_>, meter: &mut Meter) -> Result<u64, Fault> {
             }
             cost
         }
-        Value::Map(_) | Value::Device(_) | Value::Domains(..) | Value::Domain(..) => {
+        Value::Map(_)
+        | Value::Facts(_)
+        | Value::Device(_)
+        | Value::Domains(..)
+        | Value::Domain(..) => {
             let mut cost = 0_u64;
             for (key, value) in value.entries() {
                 cost = cost.saturating_add(traversal(&key, meter)?);

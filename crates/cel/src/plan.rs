@@ -9,6 +9,7 @@ use regex::Regex;
 
 use crate::checker::{Checked, Resolved, qualified_name};
 use crate::declarations::{self, Function};
+use crate::environment::Names;
 use crate::functions;
 use crate::macros::ACCUMULATOR;
 use crate::meter::{CostRule, Meter};
@@ -32,6 +33,16 @@ pub(crate) enum Plan {
     Conditional(Box<[Plan; 3]>),
     NotStrictlyFalse(Box<Plan>),
     Call(Box<Call>),
+    /// A call of a function that the facts answer, with its place in the environment.
+    External {
+        function: usize,
+        args: Vec<Plan>,
+    },
+    /// The call of a varying function with this place among the [bound
+    /// calls](crate::Prepared::calls).
+    Bound(usize),
+    /// A part that does not vary, with its place among the prepared values.
+    Prepared(usize),
     /// A search for a text in a constant list of texts, and the like.
     InConstants {
         value: Box<Plan>,
@@ -73,6 +84,11 @@ pub(crate) struct Attribute {
 #[derive(Debug)]
 pub(crate) enum Root {
     Device,
+    /// A fact, with its place in the environment.
+    Fact {
+        fact: usize,
+        optional: bool,
+    },
     Variable(usize),
     Value(Plan),
     /// A conditional, whose chosen branch is not charged for its name.
@@ -124,14 +140,22 @@ pub(crate) enum Refusal {
 }
 
 /// Makes the plan of a checked expression.
-pub(crate) fn plan(text: &str, checked: &Checked, root: &Node) -> Result<Plan, Refusal> {
+pub(crate) fn plan(
+    text: &str,
+    checked: &Checked,
+    root: &Node,
+    names: Names,
+) -> Result<Plan, Refusal> {
     let mut planner =
-        Planner { text, checked, scopes: Vec::new(), issues: Vec::new(), error: None };
+        Planner { text, checked, names, scopes: Vec::new(), issues: Vec::new(), error: None };
     planner.validate(root, false);
     if !planner.issues.is_empty() {
         return Err(Refusal::Issues(planner.issues));
     }
     let plan = planner.plan(root);
+    if !planner.issues.is_empty() {
+        return Err(Refusal::Issues(planner.issues));
+    }
     match planner.error {
         Some(error) => Err(Refusal::Planning(error)),
         None => Ok(plan),
@@ -141,6 +165,7 @@ pub(crate) fn plan(text: &str, checked: &Checked, root: &Node) -> Result<Plan, R
 struct Planner<'p> {
     text: &'p str,
     checked: &'p Checked,
+    names: Names,
     /// Names of the variables in the slots.
     scopes: Vec<String>,
     issues: Vec<Issue>,
@@ -151,10 +176,13 @@ impl Planner<'_> {
     fn plan(&mut self, node: &Node) -> Plan {
         match &node.kind {
             Kind::Literal(literal) => Plan::Const(constant(literal)),
-            Kind::Ident(name) => self.ident(name),
+            Kind::Ident(name) => self.ident(node, name),
             Kind::Select { operand, field, test } => {
                 if !test && let Some(named) = self.type_value(node) {
                     return named;
+                }
+                if let Some(fact) = self.fact(operand, field) {
+                    return fact.planned(false, *test);
                 }
                 let key = Plan::Const(Value::string(field.as_str()));
                 self.qualify(operand, Qualifier { key, optional: false }, *test)
@@ -202,12 +230,33 @@ impl Planner<'_> {
         self.scopes.iter().rposition(|variable| variable == name)
     }
 
-    fn ident(&mut self, name: &str) -> Plan {
+    /// Returns the fact that a field of an operand is.
+    fn fact(&self, operand: &Node, field: &str) -> Option<FactIx> {
+        let Names::Facts(environment) = self.names else { return None };
+        let operand = qualified_name(operand)?;
+        let operand = operand.trim_start_matches('.');
+        if self.slot(operand.split('.').next()?).is_some() {
+            return None;
+        }
+        environment.fact(&format!("{operand}.{field}")).map(FactIx)
+    }
+
+    fn ident(&mut self, node: &Node, name: &str) -> Plan {
         let root = match self.slot(name) {
             Some(slot) => Root::Variable(slot),
             None => match declarations::type_named(name.trim_start_matches('.')) {
                 Some(named) => return Plan::Const(type_value(&named)),
-                None => Root::Device,
+                None => match self.names {
+                    Names::Device { .. } => Root::Device,
+                    Names::Facts(environment) => match environment.fact(name) {
+                        Some(fact) => Root::Fact { fact, optional: false },
+                        None => {
+                            let message = format!("'{name}' is no value: select one of its fields");
+                            self.issue(node, message);
+                            return Plan::Const(Value::Null);
+                        }
+                    },
+                },
             },
         };
         Plan::Attribute(Box::new(Attribute { root, qualifiers: Vec::new(), test: false }))
@@ -276,6 +325,11 @@ impl Planner<'_> {
     fn call(&mut self, node: &Node, function: &str, target: Option<&Node>, args: &[Node]) -> Plan {
         match (function, target, args) {
             ("_?._" | "_[_]" | "_[?_]", None, [operand, key]) => {
+                if let ("_?._", Kind::Literal(Literal::String(field))) = (function, &key.kind)
+                    && let Some(fact) = self.fact(operand, field)
+                {
+                    return fact.planned(true, false);
+                }
                 let optional = function != "_[_]";
                 let key = self.plan(key);
                 return self.qualify(operand, Qualifier { key, optional }, false);
@@ -328,6 +382,11 @@ impl Planner<'_> {
 
     fn resolved(&mut self, resolved: Resolved, args: Vec<Plan>) -> Plan {
         let Resolved { function, overload, .. } = resolved;
+        if let Names::Facts(environment) = self.names
+            && let Some(function) = environment.place_of(function)
+        {
+            return Plan::External { function, args };
+        }
         let overload = overload.map(|overload| overload.id.as_str());
         let rule = CostRule::of(function.name, overload);
         if overload == Some("in_list")
@@ -454,6 +513,16 @@ impl Planner<'_> {
     fn issue(&mut self, node: &Node, message: String) {
         let place = Some(source::place(self.text, node.offset));
         self.issues.push(Issue { place, message });
+    }
+}
+
+/// The place of a fact in the environment.
+struct FactIx(usize);
+
+impl FactIx {
+    fn planned(self, optional: bool, test: bool) -> Plan {
+        let root = Root::Fact { fact: self.0, optional };
+        Plan::Attribute(Box::new(Attribute { root, qualifiers: Vec::new(), test }))
     }
 }
 

@@ -94,6 +94,7 @@ fn collect(plan: &Plan, found: &mut Vec<Read>) -> bool {
     match plan {
         Plan::Const(_) | Plan::Known { .. } => true,
         Plan::Attribute(attribute) => collect_attribute(attribute, None, found),
+        Plan::External { .. } | Plan::Bound(_) | Plan::Prepared(_) => false,
         Plan::And(left, right) | Plan::Or(left, right) => all(&[left, right]),
         Plan::OptionalOr { target, other, .. } => all(&[target, other]),
         Plan::Conditional(parts) => parts.iter().all(|part| collect(part, found)),
@@ -123,6 +124,7 @@ fn collect_attribute(attribute: &Attribute, last: Option<&str>, found: &mut Vec<
     let keys = attribute.qualifiers.iter().map(|qualifier| &qualifier.key);
     match &attribute.root {
         Root::Device => {}
+        Root::Fact { .. } => return false,
         Root::Variable(_) => return keys.clone().all(|key| collect(key, found)),
         Root::Value(plan) | Root::Conditional(plan) => {
             return collect(plan, found) && keys.clone().all(|key| collect(key, found));

@@ -2,6 +2,7 @@
 
 use crate::checker;
 use crate::device::DeviceView;
+use crate::environment::Names;
 use crate::error::{CompileError, EvalError};
 use crate::estimate;
 use crate::eval;
@@ -19,6 +20,9 @@ const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
 /// The length of expressions that cannot exceed the cost limit without loops; the API server allows
 /// as much.
 const TOTAL_LENGTH_MAX: usize = 10 * 1024;
+
+/// The names of selectors.
+const NAMES: Names = Names::Device { has_lists: true };
 
 /// A compiled expression that selects devices.
 #[derive(Debug)]
@@ -68,8 +72,13 @@ impl Selector {
         nesting::on_stack(selector.is_deep, || {
             let failed = |issues| printed(expression, issues);
             let tree = syntax::parse(expression).map_err(failed)?;
-            let checked =
-                checker::check(expression, &tree.root, tree.size, false).map_err(failed)?;
+            let checked = checker::check(
+                expression,
+                &tree.root,
+                tree.size,
+                Names::Device { has_lists: false },
+            )
+            .map_err(failed)?;
             Ok(estimate::worst_cost(&checked, &tree.root, tree.size))
         })
     }
@@ -77,8 +86,8 @@ impl Selector {
     fn compile_on_stack(expression: &str, is_deep: bool) -> Result<Self, CompileError> {
         let failed = |issues| printed(expression, issues);
         let tree = syntax::parse(expression).map_err(failed)?;
-        let checked = checker::check(expression, &tree.root, tree.size, true).map_err(failed)?;
-        let plan = plan::plan(expression, &checked, &tree.root);
+        let checked = checker::check(expression, &tree.root, tree.size, NAMES).map_err(failed)?;
+        let plan = plan::plan(expression, &checked, &tree.root, NAMES);
         let plan = match plan {
             Err(Refusal::Issues(issues)) => return Err(failed(issues)),
             other => other,

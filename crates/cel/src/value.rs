@@ -9,6 +9,7 @@ use std::sync::Arc;
 use framework::device::Version;
 
 use crate::device::{DeviceView, Scope};
+use crate::environment::FactMap;
 use crate::functions::format::NamedFormat;
 use crate::functions::url::Url;
 use crate::meter::Meter;
@@ -37,6 +38,20 @@ impl<T: ?Sized> Deref for Held<'_, T> {
             Self::Borrowed(value) => value,
             Self::Shared(value) => value,
         }
+    }
+}
+
+impl Held<'_, str> {
+    /// Returns the text, shared.
+    pub(crate) fn shared(self) -> Arc<str> {
+        match self {
+            Self::Borrowed(text) => text.into(),
+            Self::Shared(text) => text,
+        }
+    }
+
+    fn into_owned(self) -> Held<'static, str> {
+        Held::Shared(self.shared())
     }
 }
 
@@ -89,6 +104,8 @@ pub(crate) enum Value<'a> {
     Ip(IpAddr),
     Cidr(Cidr),
     Format(&'static NamedFormat),
+    /// A fact that is a map.
+    Facts(FactMap<'a>),
     /// The variable `device`.
     Device(&'a DeviceView<'a>),
     /// `device.attributes` or `device.capacity`.
@@ -135,6 +152,40 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Returns the value without what it borrows.
+    pub(crate) fn into_owned(self) -> Value<'static> {
+        let owned = |value: &Value<'_>| value.clone().into_owned();
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(value),
+            Self::Int(value) => Value::Int(value),
+            Self::Uint(value) => Value::Uint(value),
+            Self::Double(value) => Value::Double(value),
+            Self::String(text) => Value::String(text.into_owned()),
+            Self::Bytes(bytes) => Value::Bytes(Held::Shared((*bytes).into())),
+            Self::Duration(value) => Value::Duration(value),
+            Self::Timestamp(value) => Value::Timestamp(value),
+            Self::List(values) => Value::list(values.iter().map(owned).collect()),
+            Self::Optional(inner) => Value::Optional(inner.map(|inner| Arc::new(owned(&inner)))),
+            Self::Type(text) => Value::Type(text.into_owned()),
+            Self::Quantity(value) => Value::Quantity(value),
+            Self::Version(version) => Value::Version(Held::Shared(Arc::new((*version).clone()))),
+            Self::Url(url) => Value::Url(url),
+            Self::Ip(ip) => Value::Ip(ip),
+            Self::Cidr(cidr) => Value::Cidr(cidr),
+            Self::Format(format) => Value::Format(format),
+            map @ (Self::Map(_)
+            | Self::Facts(_)
+            | Self::Device(_)
+            | Self::Domains(..)
+            | Self::Domain(..)) => {
+                let entries = map.entries().into_iter();
+                let entries = entries.map(|(key, value)| (key.into_owned(), value.into_owned()));
+                Value::Map(Arc::new(entries.collect()))
+            }
+        }
+    }
+
     pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Held::Shared(text.into()))
     }
@@ -160,7 +211,11 @@ impl<'a> Value<'a> {
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::List(_) => "list",
-            Self::Map(_) | Self::Device(_) | Self::Domains(..) | Self::Domain(..) => "map",
+            Self::Map(_)
+            | Self::Facts(_)
+            | Self::Device(_)
+            | Self::Domains(..)
+            | Self::Domain(..) => "map",
             Self::Optional(_) => "optional_type",
             Self::Type(_) => "type",
             Self::Quantity(_) => "kubernetes.Quantity",
@@ -194,7 +249,7 @@ impl<'a> Value<'a> {
             Self::Cidr(_) => "cel.CIDR",
             Self::Format(_) => "*cel.Format",
             Self::List(_) | Self::Map(_) | Self::Device(_) => "types.List",
-            Self::Domains(..) | Self::Domain(..) => "types.Map",
+            Self::Facts(_) | Self::Domains(..) | Self::Domain(..) => "types.Map",
         }
     }
 
@@ -212,6 +267,7 @@ impl<'a> Value<'a> {
             Self::Bytes(bytes) => bytes.len(),
             Self::List(values) => values.len(),
             Self::Map(entries) => entries.len(),
+            Self::Facts(map) => map.entries().len(),
             Self::Device(_) => 4,
             Self::Domains(device, scope) => device.domains(*scope).count(),
             Self::Domain(device, scope, domain) => device.ids(*scope, domain).count(),
@@ -269,7 +325,10 @@ impl<'a> Value<'a> {
     }
 
     fn is_map(&self) -> bool {
-        matches!(self, Self::Map(_) | Self::Device(_) | Self::Domains(..) | Self::Domain(..))
+        matches!(
+            self,
+            Self::Map(_) | Self::Facts(_) | Self::Device(_) | Self::Domains(..) | Self::Domain(..)
+        )
     }
 
     fn equal_maps(&self, other: &Self, meter: &mut Meter) -> Result<bool, Fault> {
@@ -293,6 +352,7 @@ impl<'a> Value<'a> {
     pub(crate) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Map(entries) => entries.to_vec(),
+            Self::Facts(map) => map.entries(),
             Self::Device(device) => {
                 let names = ["allowMultipleAllocations", "attributes", "capacity", "driver"];
                 let entry = |name| Some((Value::String(Held::Borrowed(name)), device.field(name)?));
@@ -328,6 +388,7 @@ impl<'a> Value<'a> {
                 }
                 None
             }
+            (Self::Facts(map), Self::String(name)) => map.find(name),
             (Self::Device(device), Self::String(name)) => device.field(name),
             (Self::Domains(device, scope), Self::String(domain)) => {
                 Some(Self::Domain(device, *scope, domain.clone()))

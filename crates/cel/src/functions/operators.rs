@@ -378,7 +378,11 @@ fn contains<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Outcome<'a> {
         }
         [
             key,
-            map @ (Value::Map(_) | Value::Device(_) | Value::Domains(..) | Value::Domain(..)),
+            map @ (Value::Map(_)
+            | Value::Facts(_)
+            | Value::Device(_)
+            | Value::Domains(..)
+            | Value::Domain(..)),
         ] => map.contains_key(key, meter).map(Value::Bool),
         _ => Err(Fault::no_such_overload()),
     }

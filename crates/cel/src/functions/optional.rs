@@ -35,6 +35,7 @@ fn of_non_zero_value<'a>(_: &mut Meter, args: &[Value<'a>]) -> Outcome<'a> {
         | Value::Bytes(_)
         | Value::List(_)
         | Value::Map(_)
+        | Value::Facts(_)
         | Value::Device(_)
         | Value::Domains(..)
         | Value::Domain(..) => value.size() == Some(0),

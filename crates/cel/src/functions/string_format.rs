@@ -188,7 +188,11 @@ fn print(output: &mut String, value: &Value<'_>, meter: &mut Meter) -> Result<()
             }
             output.push(']');
         }
-        Value::Map(_) | Value::Device(_) | Value::Domains(..) | Value::Domain(..) => {
+        Value::Map(_)
+        | Value::Facts(_)
+        | Value::Device(_)
+        | Value::Domains(..)
+        | Value::Domain(..) => {
             let mut printed = Vec::new();
             for (key, value) in value.entries() {
                 let mut text = String::new();

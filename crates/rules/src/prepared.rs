@@ -1,0 +1,349 @@
+//! The rules that apply to a pod, with what is the same for all nodes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use cel::{BoundCall, EvalError, Evaluated, Verdict};
+use framework::{
+    Cluster, CycleState, Handle, NodeColumn, NodeView, Pod, PodCount, PodQuery, Status,
+};
+
+use crate::args::OnError;
+use crate::facts::{PODS_IN_DOMAIN, PODS_ON_NODE};
+use crate::reading::Reading;
+use crate::rule_set::{Effect, Rule, RuleSet};
+use crate::selector;
+use crate::subject::Subject;
+
+/// The rules that apply to the pod of an attempt.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) rules: Arc<RuleSet>,
+    /// `now()`, in seconds since the epoch.
+    pub(crate) now: i64,
+    /// Maximum cost of one rule for one node.
+    pub(crate) limit: u64,
+    pub(crate) filters: Vec<Applying>,
+    pub(crate) scores: Vec<Applying>,
+    /// The filters that do not apply because their `match` has no result, with the error.
+    pub(crate) failed: Vec<(usize, EvalError)>,
+}
+
+/// The value in the cycle state.
+#[derive(Clone)]
+struct Held(Arc<Prepared>);
+
+/// A rule that applies to the pod.
+#[derive(Debug)]
+pub(crate) struct Applying {
+    /// The place of the rule.
+    pub(crate) place: usize,
+    values: cel::Prepared,
+    calls: Vec<Call>,
+}
+
+/// A question about placed pods.
+#[derive(Debug)]
+enum Call {
+    OnNode(PodQuery),
+    InDomain {
+        query: PodQuery,
+        key: Arc<str>,
+        /// The number of pods of each domain, by its index.
+        sums: Vec<i64>,
+    },
+    Failed(String),
+}
+
+/// The answer to a question about placed pods, for each node.
+pub(crate) enum Count<'a> {
+    OnNode(&'a PodQuery, Cow<'a, NodeColumn<PodCount>>),
+    InDomain { query: &'a PodQuery, key: &'a str, sums: &'a [i64] },
+    Failed(&'a str),
+}
+
+/// What a filter says about a node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    Passes,
+    Rejects,
+    /// The expression has no result, and the rule rejects such nodes.
+    Fails(EvalError),
+    /// The expression has no result, and the rule ignores that.
+    Ignored(EvalError),
+}
+
+impl Prepared {
+    /// Returns what was prepared for the attempt, or prepares it.
+    pub(crate) fn of(state: &CycleState, prepare: impl FnOnce() -> Arc<Self>) -> Arc<Self> {
+        state.read::<Held>().map_or_else(prepare, |held| held.0.clone())
+    }
+
+    /// Keeps the value for the other extension points of the attempt.
+    pub(crate) fn write(self: &Arc<Self>, state: &mut CycleState) {
+        state.write_for_search(Held(self.clone()));
+    }
+
+    /// Evaluates what is the same for all nodes.
+    pub(crate) fn new(rules: Arc<RuleSet>, pod: &Pod, handle: &Handle<'_>) -> Self {
+        let now = now(&rules, handle);
+        let limit = limit(&rules, handle.cluster);
+        let subject =
+            Subject { rules: &rules, pod, cluster: handle.cluster, now, node: None, counts: &[] };
+        let mut failed = Vec::new();
+        let mut apply = |(place, rule): (usize, &Rule)| match rule.applies(&subject) {
+            Ok(false) => None,
+            Ok(true) => Some(Applying::new(place, rule, &subject)),
+            Err(error) => {
+                if matches!(rule.effect, Effect::Filter { on_error: OnError::Reject, .. }) {
+                    failed.push((place, error));
+                }
+                None
+            }
+        };
+        let filters = rules.filters.iter().enumerate().filter_map(&mut apply).collect();
+        let scores = rules.scores.iter().enumerate().filter_map(&mut apply).collect();
+        Self { now, limit, filters, scores, failed, rules: rules.clone() }
+    }
+
+    /// Returns whether no filter has anything to say about the pod.
+    pub(crate) fn filters_nothing(&self) -> bool {
+        self.filters.is_empty() && self.failed.is_empty()
+    }
+
+    /// Returns what the filters that apply read.
+    pub(crate) fn filter_reading(&self) -> Reading {
+        let applying = self.filters.iter().map(|own| own.place);
+        let places = applying.chain(self.failed.iter().map(|(place, _)| *place));
+        places.fold(Reading::default(), |all, place| all.or(self.rules.filters[place].reading))
+    }
+
+    /// Returns what the scores that apply read.
+    pub(crate) fn score_reading(&self) -> Reading {
+        let places = self.scores.iter().map(|own| own.place);
+        places.fold(Reading::default(), |all, place| all.or(self.rules.scores[place].reading))
+    }
+
+    /// Returns the filters that apply.
+    pub(crate) fn applying_filters(&self) -> impl Iterator<Item = &Rule> {
+        let applying = self.filters.iter().map(|own| own.place);
+        let places = applying.chain(self.failed.iter().map(|(place, _)| *place));
+        places.map(|place| &self.rules.filters[place])
+    }
+
+    /// Returns whether a filter that applies reads the requests of the pods on a node.
+    pub(crate) fn counts_usage(&self) -> bool {
+        self.applying_filters().any(|rule| rule.reads_usage())
+    }
+
+    /// Returns whether a filter counts pods on a node that `selected` accepts.
+    pub(crate) fn counts_on_node(&self, selected: impl Fn(&PodQuery) -> bool) -> bool {
+        let mut calls = self.filters.iter().flat_map(|own| &own.calls);
+        calls.any(|call| matches!(call, Call::OnNode(query) if selected(query)))
+    }
+
+    /// Returns the keys of the domains in which a filter counts pods that `selected` accepts.
+    pub(crate) fn domains_counting(
+        &self,
+        selected: impl Fn(&PodQuery) -> bool,
+    ) -> impl Iterator<Item = &str> {
+        let calls = self.filters.iter().flat_map(|own| &own.calls);
+        calls.filter_map(move |call| match call {
+            Call::InDomain { query, key, .. } if selected(query) => Some(&**key),
+            _ => None,
+        })
+    }
+
+    /// Returns the keys of the domains in which a filter counts pods.
+    pub(crate) fn domain_keys(&self) -> impl Iterator<Item = &str> {
+        self.domains_counting(|_| true)
+    }
+
+    /// Returns the pods that the rules count.
+    pub(crate) fn queries(&self) -> Vec<PodQuery> {
+        let calls = self.filters.iter().chain(&self.scores).flat_map(|own| &own.calls);
+        calls.filter_map(Call::query).cloned().collect()
+    }
+
+    /// Returns the answer of a filter.
+    pub(crate) fn answer(
+        &self,
+        own: &Applying,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        counts: &[Count<'_>],
+    ) -> (Answer, u64) {
+        let rule = &self.rules.filters[own.place];
+        let Evaluated { result, cost } = self.evaluate(rule, own, pod, node, counts);
+        let answer = match (result, &rule.effect) {
+            (Ok(Verdict::Bool(true)), _) => Answer::Passes,
+            (Ok(_), _) => Answer::Rejects,
+            (Err(error), Effect::Filter { on_error: OnError::Ignore, .. }) => {
+                Answer::Ignored(error)
+            }
+            (Err(error), _) => Answer::Fails(error),
+        };
+        (answer, cost)
+    }
+
+    /// Evaluates a rule for a node.
+    pub(crate) fn evaluate(
+        &self,
+        rule: &Rule,
+        own: &Applying,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        counts: &[Count<'_>],
+    ) -> Evaluated {
+        let subject = Subject {
+            rules: &self.rules,
+            pod,
+            cluster: node.cluster(),
+            now: self.now,
+            node: Some(*node),
+            counts,
+        };
+        rule.expression.evaluate(&subject, &own.values, self.limit)
+    }
+
+    /// Returns the status of a node that a filter rejects.
+    pub(crate) fn rejection(&self, place: usize, error: Option<&EvalError>) -> Status {
+        let rule = &self.rules.filters[place];
+        let reason = match (error, &rule.effect) {
+            (Some(error), _) => {
+                format!("the rule {} failed: {}", rule.name, without_quoted(&error.to_string()))
+            }
+            (None, Effect::Filter { message, .. }) => message.to_string(),
+            (None, Effect::Score { .. }) => rule.name.to_string(),
+        };
+        // Evicting pods helps only a rule that counts them.
+        if rule.reading.pods || rule.reading.domain {
+            Status::unschedulable(reason)
+        } else {
+            Status::unresolvable(reason)
+        }
+    }
+}
+
+impl Rule {
+    /// Returns whether the rule applies to a pod.
+    fn applies(&self, subject: &Subject<'_>) -> Result<bool, EvalError> {
+        let Some(expression) = &self.applies_to else { return Ok(true) };
+        let limit = subject.rules.args.cost_limit;
+        let values = expression.prepare(subject, limit);
+        let Evaluated { result, .. } = expression.evaluate(subject, &values, limit);
+        result.map(|verdict| verdict == Verdict::Bool(true))
+    }
+}
+
+impl Applying {
+    fn new(place: usize, rule: &Rule, subject: &Subject<'_>) -> Self {
+        let values = rule.expression.prepare(subject, subject.rules.args.cost_limit);
+        let calls = values.calls().iter().map(|call| Call::new(call, subject)).collect();
+        Self { place, values, calls }
+    }
+
+    /// Returns the cost of the parts that are the same for all nodes.
+    pub(crate) fn cost(&self) -> u64 {
+        self.values.cost
+    }
+
+    /// Returns the answers to the questions of the rule.
+    pub(crate) fn counts<'a>(&'a self, cluster: &'a Cluster) -> Vec<Count<'a>> {
+        let count = |call: &'a Call| match call {
+            Call::OnNode(query) => Count::OnNode(query, cluster.matching_pods(query)),
+            Call::InDomain { query, key, sums } => Count::InDomain { query, key, sums },
+            Call::Failed(text) => Count::Failed(text),
+        };
+        self.calls.iter().map(count).collect()
+    }
+}
+
+impl Call {
+    fn new(call: &Result<BoundCall, EvalError>, subject: &Subject<'_>) -> Self {
+        match Self::parsed(call, subject) {
+            Ok(call) => call,
+            Err(text) => Self::Failed(text),
+        }
+    }
+
+    fn parsed(call: &Result<BoundCall, EvalError>, subject: &Subject<'_>) -> Result<Self, String> {
+        let BoundCall { function, args } = call.as_ref().map_err(ToString::to_string)?;
+        let own = &subject.pod.key.namespace;
+        let texts: Vec<&str> = args.iter().map(|arg| &**arg).collect();
+        match (*function, &texts[..]) {
+            (PODS_ON_NODE, [selector, rest @ ..]) => {
+                Ok(Self::OnNode(selector::query(selector, rest.first().copied(), own)?))
+            }
+            (PODS_IN_DOMAIN, [key, selector, rest @ ..]) => {
+                let query = selector::query(selector, rest.first().copied(), own)?;
+                let sums = sums(subject.cluster, key, &query);
+                Ok(Self::InDomain { query, key: (*key).into(), sums })
+            }
+            _ => Err("the function is not known".to_owned()),
+        }
+    }
+
+    fn query(&self) -> Option<&PodQuery> {
+        match self {
+            Self::OnNode(query) | Self::InDomain { query, .. } => Some(query),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// Returns the number of pods in each domain.
+fn sums(cluster: &Cluster, key: &str, query: &PodQuery) -> Vec<i64> {
+    let Some(topology) = cluster.topology(key) else { return Vec::new() };
+    let mut sums = vec![0; topology.len()];
+    for (node, count) in cluster.matching_pods(query).iter() {
+        if let Some(domain) = topology.domain_of(node) {
+            sums[domain.index()] += i64::from(count.live);
+        }
+    }
+    sums
+}
+
+impl Count<'_> {
+    /// Returns the number for a node, with the pods that a dry run adds and removes.
+    pub(crate) fn at(&self, node: &NodeView<'_>) -> Result<i64, String> {
+        match self {
+            Self::OnNode(query, column) => {
+                Ok(i64::from(column.get(node.ix()).live) + tried(query, node))
+            }
+            Self::InDomain { query, key, sums } => {
+                let topology = node.cluster().topology(key);
+                let domain = topology.and_then(|topology| topology.domain_of(node.ix()));
+                let domain = domain.ok_or_else(|| format!("the node has no label {key}"))?;
+                let sum = sums.get(domain.index()).copied().unwrap_or(0);
+                Ok(sum + tried(query, node))
+            }
+            Self::Failed(text) => Err((*text).to_owned()),
+        }
+    }
+}
+
+/// Returns by how many pods a dry run changes a count on a node.
+fn tried(query: &PodQuery, node: &NodeView<'_>) -> i64 {
+    let counts = |pod: &&Arc<Pod>| !pod.terminating && query.matches(pod);
+    let added = node.added().iter().filter(counts).count() as i64;
+    added - node.removed().filter(counts).count() as i64
+}
+
+/// Returns `now()` at the time of the call.
+pub(crate) fn now(rules: &RuleSet, handle: &Handle<'_>) -> i64 {
+    let seconds = handle.wall_time().as_nanos().div_euclid(1_000_000_000);
+    seconds - seconds.rem_euclid(rules.args.now_step_seconds)
+}
+
+/// Returns the maximum cost of one rule for one node. The share of a node changes only when the
+/// number of nodes doubles, so that answers stay comparable while nodes come and go.
+fn limit(rules: &RuleSet, cluster: &Cluster) -> u64 {
+    let nodes = cluster.node_count().next_power_of_two() as u64;
+    rules.args.cost_limit.min((rules.args.pod_cost_limit / nodes).max(1))
+}
+
+/// Returns a text without what is quoted in it, which differs from node to node.
+fn without_quoted(text: &str) -> String {
+    text.split('"').step_by(2).collect::<Vec<_>>().join("…")
+}

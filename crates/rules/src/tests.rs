@@ -1,0 +1,174 @@
+//! Rules against small clusters.
+
+use framework::PluginArgs;
+use serde_json::{Value, json};
+use testkit::{Harness, node, pod};
+
+use crate::plugin;
+
+mod readable;
+mod waking;
+
+/// The harness of these rules.
+pub(crate) fn harness(args: Value) -> Harness {
+    Harness::new(plugin(&PluginArgs::new(args)).unwrap())
+}
+
+fn filter(expression: &str) -> Value {
+    json!({"filters": [{"name": "rule", "expression": expression, "message": "node is refused"}]})
+}
+
+fn score(expression: &str) -> Value {
+    json!({"scores": [{"name": "rule", "expression": expression}]})
+}
+
+fn error(args: Value) -> String {
+    plugin(&PluginArgs::new(args)).map(|_| ()).unwrap_err()
+}
+
+#[test]
+fn filter_rejects_with_its_message() {
+    let run = harness(filter(r#"node.metadata.labels["tier"] == "gold""#))
+        .node(node("a").label("tier", "gold").build())
+        .node(node("b").label("tier", "tin").build())
+        .node(node("c").build())
+        .run(&pod("p").build());
+    assert_eq!(run.feasible(), ["a"]);
+    assert_eq!(run.verdicts["b"].message(), "node is refused");
+    assert_eq!(run.verdicts["c"].message(), "the rule rule failed: no such key: tier");
+}
+
+#[test]
+fn error_is_ignored_on_request() {
+    let args = json!({"filters": [{"name": "rule", "onError": "Ignore",
+        "expression": r#"node.metadata.labels["tier"] == "gold""#}]});
+    let run = harness(args)
+        .node(node("b").label("tier", "tin").build())
+        .node(node("c").build())
+        .run(&pod("p").build());
+    assert_eq!(run.feasible(), ["c"]);
+    assert_eq!(run.verdicts["b"].message(), "node(s) didn't pass the rule rule");
+}
+
+#[test]
+fn rule_applies_to_the_pods_that_match() {
+    let args = json!({"filters": [{"name": "rule", "expression": "false",
+        "match": r#"pod.metadata.namespace == "team-b""#}]});
+    let harness = harness(args).node(node("a").build());
+    assert_eq!(harness.run(&pod("p").namespace("team-a").build()).feasible(), ["a"]);
+    assert!(harness.run(&pod("p").namespace("team-b").build()).feasible().is_empty());
+}
+
+#[test]
+fn scores_are_weighted_and_limited() {
+    let args = json!({"scores": [
+        {"name": "cheap", "weight": 3,
+            "expression": r#"100 - int(node.metadata.labels[?"price"].orValue("100"))"#},
+        {"name": "big", "expression": r#"usage.allocatable["cpu"].asApproximateFloat() * 10.0"#}
+    ]});
+    let run = harness(args)
+        .node(node("a").label("price", "30").allocatable("cpu", "4").build())
+        .node(node("b").label("price", "-100").allocatable("cpu", "64").build())
+        .node(node("c").label("price", "much").allocatable("cpu", "2").build())
+        .node(node("d").allocatable("cpu", "8").build())
+        .run(&pod("p").build());
+    let scores = ["a", "b", "c", "d"].map(|name| run.scores[name]);
+    assert_eq!(scores, [(70 * 3 + 40) / 4, 100, 20 / 4, 80 / 4]);
+}
+
+#[test]
+fn wrong_rules_are_reported_with_line_and_column() {
+    let rows = [
+        (
+            "node.metadata.label == \"x\"",
+            "ERROR: <input>:1:14: 'node.metadata.label' is not readable: the readable fields of 'node.metadata' are name, labels, annotations, creationTimestamp",
+        ),
+        (
+            "node.metadata.name > 3",
+            "ERROR: <input>:1:20: found no matching overload for '_>_' applied to '(string, int)'",
+        ),
+        (
+            "true &&\n  nod.metadata.name == \"\"",
+            "ERROR: <input>:2:3: undeclared reference to 'nod' (in container '')",
+        ),
+        ("node.metadata.name", "ERROR: <input>:1:1: must evaluate to bool, not string"),
+        (
+            "node.metadata == node.metadata",
+            "ERROR: <input>:1:1: 'node' is no value: select one of its fields",
+        ),
+        ("node == node", "ERROR: <input>:1:1: 'node' is no value: select one of its fields"),
+        (
+            "node.spec.taints.all(t, t.name == \"\")",
+            "ERROR: <input>:1:26: undefined field 'name': the fields of Taint are key, value, effect",
+        ),
+        (
+            "podsOnNode(node.metadata.name) < 1",
+            "the arguments of podsOnNode must be the same for all nodes",
+        ),
+        ("node.metadata.name.matches(\"(\")", "invalid matches argument"),
+        ("true true", "ERROR: <input>:1:6: Syntax error"),
+    ];
+    for (expression, expected) in rows {
+        let error = error(filter(expression));
+        assert!(error.starts_with("filters[0].expression: "), "{error}");
+        assert!(error.contains(expected), "{expression}: {error}");
+    }
+    let both = json!({
+        "filters": [{"name": "X", "expression": "true"}, {"name": "a", "expression": "1"}],
+        "scores": [{"name": "a", "expression": "1", "weight": 0, "match": "node.metadata.name == \"\""}]
+    });
+    let error = error(both);
+    for expected in [
+        "filters[0].name: must have",
+        "filters[1].expression: ",
+        "scores[0].name: \"a\" is the name of another",
+        "scores[0].weight: must be 1 to 100",
+        "scores[0].match: ERROR: <input>:1:1: undeclared reference to 'node'",
+    ] {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+}
+
+#[test]
+fn requests_of_pods_on_the_node_are_read() {
+    let rule = r#"usage.free["memory"].sub(requests["memory"]).asInteger()
+        >= usage.allocatable["memory"].asInteger() / 10"#;
+    let harness = harness(filter(rule))
+        .node(node("a").allocatable("memory", "10Gi").build())
+        .node(node("b").allocatable("memory", "10Gi").build())
+        .pod(pod("there").memory("7Gi").on("b").build());
+    assert_eq!(harness.run(&pod("p").memory("2Gi").build()).feasible(), ["a", "b"]);
+    assert_eq!(harness.run(&pod("p").memory("2100Mi").build()).feasible(), ["a"]);
+    assert_eq!(harness.ranking_problem(&pod("p").build()), None);
+}
+
+#[test]
+fn pods_are_counted_on_the_node_and_in_its_domain() {
+    let args = json!({"filters": [
+        {"name": "node", "expression": r#"podsOnNode("app=" + pod.metadata.labels["app"]) < 1"#},
+        {"name": "rack", "expression": r#"podsInDomain("rack", "app=web", "*") < 2"#}
+    ]});
+    let web = |name: &str, node: &str| pod(name).label("app", "web").on(node);
+    let harness = harness(args)
+        .node(node("a").label("rack", "1").build())
+        .node(node("b").label("rack", "1").build())
+        .node(node("c").label("rack", "2").build())
+        .node(node("d").label("rack", "2").build())
+        .node(node("e").build())
+        .pod(web("1", "a").build())
+        .pod(web("2", "c").build())
+        .pod(web("3", "c").namespace("other").build());
+    let run = harness.run(&pod("p").label("app", "web").build());
+    assert_eq!(run.feasible(), ["b"]);
+    assert_eq!(run.verdicts["e"].message(), "the rule rack failed: the node has no label rack");
+    let run = harness.run(&pod("p").label("app", "db").build());
+    assert_eq!(run.feasible(), ["a", "b"]);
+}
+
+#[test]
+fn score_without_a_result_is_zero() {
+    let run = harness(score(r#"int(node.metadata.labels["price"])"#))
+        .node(node("a").build())
+        .run(&pod("p").build());
+    assert_eq!(run.scores["a"], 0);
+}
