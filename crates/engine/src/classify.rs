@@ -53,6 +53,8 @@ pub fn node_updates(old: &Node, new: &Node) -> Vec<ActionType> {
         (ActionType::UPDATE_NODE_CONDITION, old.conditions != new.conditions),
         (ActionType::UPDATE_NODE_ANNOTATION, old.annotations != new.annotations),
         (ActionType::UPDATE_NODE_DECLARED_FEATURE, old.declared_features != new.declared_features),
+        // Kubernetes has no event for fields that only a plugin of this scheduler reads.
+        (ActionType::UPDATE, old.extra != new.extra),
     ])
 }
 
@@ -156,6 +158,13 @@ mod tests {
             let updates = node_updates(&old().build(), &change(old()).build());
             assert_eq!(updates, expected, "row {place}");
         }
+        let kept = |value: i64| {
+            let json = serde_json::json!({"metadata": {"name": "n"}, "spec": {"x": value}});
+            let mut wanted = framework::ExtraFields::default();
+            wanted.node.insert("/spec/x".into());
+            Node::from_json(&json, &wanted).unwrap().0
+        };
+        assert_eq!(node_updates(&kept(1), &kept(2)), [A::UPDATE]);
         let cordoned = node_updates(&node("n").build(), &node("n").unschedulable().build());
         assert_eq!(cordoned, [], "a cordon cannot help any pod");
     }

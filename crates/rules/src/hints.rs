@@ -93,12 +93,18 @@ fn set_timer(handle: &Handle<'_>, prepared: &Prepared) {
     let next = prepared.now + prepared.rules.args.now_step_seconds;
     let wait = Time::from_secs(next).since(handle.wall_time());
     let at = handle.now + wait.max(Duration::from_millis(1));
-    handle.command(Command::SetTimer { plugin: NAME.into(), at, token: 0 });
+    // Profiles share the timers of the plugin, and may have different steps.
+    let token = prepared.rules.args.now_step_seconds.unsigned_abs();
+    handle.command(Command::SetTimer { plugin: NAME.into(), at, token });
 }
 
 impl Timer for Rules {
     /// Wakes the pods that fit a node at this step and did not when the rules were last asked.
-    fn fire(&self, _token: u64, handle: &Handle<'_>) {
+    fn fire(&self, token: u64, handle: &Handle<'_>) {
+        let step = self.rules(handle.cluster).args.now_step_seconds.unsigned_abs();
+        if token != step {
+            return;
+        }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|uid, own| handle.pending.get(&own.pod).is_some_and(|pod| pod.uid == *uid));
         let mut answers: HashMap<(Template, i64), bool> = HashMap::new();

@@ -172,3 +172,130 @@ fn score_without_a_result_is_zero() {
         .run(&pod("p").build());
     assert_eq!(run.scores["a"], 0);
 }
+
+mod hostile {
+    use framework::PluginArgs;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use crate::facts::FACTS;
+    use crate::plugin;
+
+    /// Pieces of expressions, in any order.
+    fn soup() -> impl Strategy<Value = String> {
+        const PIECES: &[&str] = &[
+            "(",
+            ")",
+            "[",
+            "]",
+            "[?",
+            "{",
+            "}",
+            ".",
+            ".?",
+            ",",
+            "?",
+            ":",
+            "&&",
+            "||",
+            "!",
+            "==",
+            "<",
+            "+",
+            "-",
+            "in",
+            "has(",
+            "now()",
+            "podsOnNode(",
+            "podsInDomain(",
+            "\"a\"",
+            "1",
+            "1.5",
+            "true",
+            "null",
+            "duration(\"1h\")",
+            "quantity(\"1Gi\")",
+            ".all(x, ",
+            ".map(x, ",
+            "x",
+            ".exists(x, ",
+            ".orValue(",
+            "size(",
+            "cel.bind(x, ",
+            "node",
+            "pod",
+            "usage",
+            "node.metadata",
+            ".labels",
+            "int(",
+            "string(",
+            "dyn(",
+            "type(",
+            "requests",
+        ];
+        let fact = (0..FACTS.len()).prop_map(|place| FACTS[place].path.to_owned());
+        let piece = prop::sample::select(PIECES.to_vec()).prop_map(str::to_owned);
+        let pieces = prop_oneof![3 => piece, 1 => fact];
+        prop::collection::vec(pieces, 0..14).prop_map(|pieces| pieces.join(" "))
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a-z\\-]{0,8}".prop_map(Value::from),
+            soup().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 6, |inner| {
+            let keys = prop::sample::select(vec![
+                "filters",
+                "scores",
+                "name",
+                "match",
+                "expression",
+                "message",
+                "onError",
+                "weight",
+                "nowStepSeconds",
+                "costLimit",
+                "podCostLimit",
+            ]);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::hash_map(keys.prop_map(str::to_owned), inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever compiles can be evaluated, and both forms agree.
+        #[test]
+        fn no_expression_panics(filter in soup(), score in soup(), applies in soup()) {
+            for args in [
+                json!({"filters": [{"name": "a", "expression": filter, "match": applies}]}),
+                json!({"filters": [{"name": "a", "expression": filter}]}),
+                json!({"scores": [{"name": "b", "expression": score}]}),
+            ] {
+                let Ok(plugin) = plugin(&PluginArgs::new(args)) else { continue };
+                let harness = testkit::Harness::new(plugin)
+                    .node(testkit::node("n").label("a", "b").taint("k", "v", "NoSchedule").build())
+                    .pod(testkit::pod("there").label("a", "b").on("n").build());
+                harness.run(&testkit::pod("p").label("x", "1").build());
+            }
+        }
+
+        #[test]
+        fn no_arguments_panic(args in json()) {
+            let _ = plugin(&PluginArgs::new(args));
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            let _ = plugin(&PluginArgs::new(json!({"filters": [{"name": "a", "expression": text}]})));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A pod that a rule rejected is tried again after an event that changes what the rule reads and
+//! makes it true, and after no other.
+
+use engine::cycle::Form;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+struct Row {
+    rule: &'static str,
+    /// Prepares the cluster. The rule then rejects the only node `n`.
+    before: fn(&mut World),
+    /// Changes that wake no pod.
+    others: &'static [fn(&mut World)],
+    /// The change after which the pod fits.
+    change: fn(&mut World),
+}
+
+fn plain(world: &mut World) {
+    world.node("n", json!({}));
+}
+
+fn label(world: &mut World, value: &str) {
+    world.node("n", json!({"metadata": {"labels": {"tier": value}}}));
+}
+
+fn annotated(annotations: Value) -> Value {
+    json!({"metadata": {"annotations": annotations}})
+}
+
+fn placed(world: &mut World, name: &str, app: &str) {
+    world.pod(name, json!({"metadata": {"labels": {"app": app}}, "spec": {"nodeName": "n"}}));
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        rule: r#"node.metadata.labels[?"tier"].orValue("") == "gold""#,
+        before: plain,
+        others: &[
+            |world| world.node("n", json!({"metadata": {"labels": {"other": "gold"}}})),
+            |world| label(world, "tin"),
+            |world| placed(world, "there", "web"),
+            |world| world.delete("there"),
+        ],
+        change: |world| label(world, "gold"),
+    },
+    Row {
+        rule: r#"node.metadata.annotations[?"team"].orValue("") == "b""#,
+        before: plain,
+        others: &[
+            |world| world.node("n", annotated(json!({"other": "b"}))),
+            |world| world.node("n", annotated(json!({"team": "a"}))),
+        ],
+        change: |world| world.node("n", annotated(json!({"team": "b"}))),
+    },
+    Row {
+        rule: r#"!node.spec.taints.exists(t, t.key == "old")"#,
+        before: |world| {
+            let old = json!({"key": "old", "effect": "PreferNoSchedule"});
+            world.node("n", json!({"spec": {"taints": [old]}}));
+        },
+        others: &[|world| {
+            let old = json!({"key": "old", "effect": "PreferNoSchedule"});
+            let labels = json!({"a": "b"});
+            world.node("n", json!({"metadata": {"labels": labels}, "spec": {"taints": [old]}}));
+        }],
+        change: plain,
+    },
+    Row {
+        rule: r#"node.status.nodeInfo.kubeletVersion == "v2""#,
+        before: |world| world.node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v1"}}})),
+        others: &[|world| {
+            let info = json!({"kubeletVersion": "v1", "osImage": "v2"});
+            world.node("n", json!({"status": {"nodeInfo": info}}));
+        }],
+        change: |world| world.node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v2"}}})),
+    },
+    Row {
+        rule: r#"node.status.conditions.exists(c, c.type == "Disk" && c.status == "True")"#,
+        before: |world| {
+            world.node(
+                "n",
+                json!({"status": {"conditions": [{"type": "Disk", "status": "False"}]}}),
+            );
+        },
+        others: &[|world| {
+            let disk = json!({"type": "Disk", "status": "False", "lastHeartbeatTime": "later"});
+            world.node("n", json!({"status": {"conditions": [disk]}}));
+        }],
+        change: |world| {
+            world
+                .node("n", json!({"status": {"conditions": [{"type": "Disk", "status": "True"}]}}));
+        },
+    },
+    Row {
+        rule: r#"node.status.allocatable["cpu"].asInteger() >= 16"#,
+        before: plain,
+        others: &[|world| world.node("n", json!({"status": {"allocatable": {"memory": "64Gi"}}}))],
+        change: |world| world.node("n", json!({"status": {"allocatable": {"cpu": "16"}}})),
+    },
+    Row {
+        rule: r#"usage.free["cpu"].asInteger() >= 7"#,
+        before: |world| {
+            plain(world);
+            placed(world, "one", "web");
+            placed(world, "two", "web");
+        },
+        others: &[|world| label(world, "gold")],
+        change: |world| world.delete("one"),
+    },
+    Row {
+        rule: r#"podsOnNode("app=web") == 0"#,
+        before: |world| {
+            plain(world);
+            placed(world, "web", "web");
+            placed(world, "db", "db");
+        },
+        others: &[|world| world.delete("db"), |world| label(world, "gold")],
+        change: |world| world.delete("web"),
+    },
+    Row {
+        rule: r#"podsOnNode("app=cache") == 1"#,
+        before: plain,
+        others: &[|world| placed(world, "db", "db")],
+        change: |world| placed(world, "cache", "cache"),
+    },
+    Row {
+        rule: r#"podsInDomain("tier", "app=web") < 2"#,
+        before: |world| {
+            label(world, "gold");
+            world.node(
+                "m",
+                json!({
+                    "metadata": {"labels": {"tier": "gold"}},
+                    "spec": {"unschedulable": true}
+                }),
+            );
+            placed(world, "db", "db");
+            placed(world, "one", "web");
+            let labels = json!({"app": "web"});
+            world.pod("two", json!({"metadata": {"labels": labels}, "spec": {"nodeName": "m"}}));
+        },
+        others: &[|world| world.delete("db")],
+        change: |world| world.delete("two"),
+    },
+    Row {
+        rule: r#"namespaceObject.metadata.labels[?"team"].orValue("") == "b""#,
+        before: |world| {
+            plain(world);
+            world.namespace("default", json!({"team": "a"}));
+        },
+        others: &[|world| world.namespace("other", json!({"team": "b"}))],
+        change: |world| world.namespace("default", json!({"team": "b"})),
+    },
+    Row {
+        rule: r#"pod.metadata.labels[?"ready"].orValue("") == "yes" || size(node.spec.taints) > 5"#,
+        before: plain,
+        others: &[],
+        change: |world| world.pod("p", json!({"metadata": {"labels": {"ready": "yes"}}})),
+    },
+    Row {
+        rule: r#"now() >= timestamp("1970-01-12T13:50:00Z") && size(node.spec.taints) == 0"#,
+        before: plain,
+        others: &[|world| world.pass(60), |world| label(world, "gold")],
+        change: |world| world.pass(200),
+    },
+];
+
+#[test]
+fn events_that_make_a_rule_true_wake_the_pod() {
+    for form in [Form::Ranked, Form::Set] {
+        for Row { rule, before, others, change } in ROWS {
+            let args = json!({"filters": [{"name": "rule", "expression": rule, "message": "no"}]});
+            let mut world = World::new(form, args);
+            before(&mut world);
+            world.pod("p", json!({}));
+            world.settle();
+            assert_eq!(world.node_of("p"), None, "{rule}");
+            let message = world.message("p");
+            assert!(
+                message.contains("nodes are available: ") && message.contains(" no"),
+                "{message}"
+            );
+            // The backoff ends.
+            world.pass(20);
+            let attempts = world.attempts;
+            for (place, other) in others.iter().enumerate() {
+                other(&mut world);
+                world.settle();
+                world.pass(2);
+                assert_eq!(world.attempts, attempts, "{rule}: other change {place}");
+            }
+            change(&mut world);
+            world.settle();
+            world.pass(2);
+            assert_eq!(world.node_of("p"), Some("n"), "{rule}");
+            assert_eq!(world.attempts, attempts + 1, "{rule}");
+        }
+    }
+}
