@@ -7,6 +7,7 @@ use crate::checker;
 use crate::environment::{Environment, Facts, Names};
 use crate::error::{CompileError, EvalError};
 use crate::eval;
+use crate::fast::Fast;
 use crate::meter::Meter;
 use crate::nesting;
 use crate::plan::{self, Plan, Refusal};
@@ -22,6 +23,8 @@ use crate::value::{Fault, Outcome, Value};
 #[derive(Debug)]
 pub struct Expression {
     plan: Plan,
+    /// The plan in a form for scalars, if it has one.
+    fast: Option<Fast>,
     parts: Vec<Plan>,
     bindings: Vec<Binding>,
     reads: Vec<FactRead>,
@@ -139,7 +142,8 @@ impl Expression {
                 failed(vec![Issue { place: Some((1, 1)), message }])
             })?;
             let Parts { plan, parts, calls: bindings } = parts;
-            Ok(Self { plan, parts, bindings, reads, calls, is_deep })
+            let fast = Fast::of(&plan, environment);
+            Ok(Self { plan, fast, parts, bindings, reads, calls, is_deep })
         })
     }
 
@@ -178,6 +182,20 @@ impl Expression {
 
     /// Evaluates the expression for a subject.
     pub fn evaluate(&self, facts: &dyn Facts, prepared: &Prepared, limit: u64) -> Evaluated {
+        let fast = self.fast.as_ref().filter(|fast| fast.cost() <= limit);
+        let found = fast.and_then(|fast| fast.evaluate(facts, &prepared.values));
+        if let (Some(found), Some(fast)) = (found, fast) {
+            let evaluated = Evaluated { result: Ok(found), cost: fast.cost() };
+            if cfg!(debug_assertions) {
+                let Evaluated { result, cost } = self.evaluate_plan(facts, prepared, limit);
+                assert!(result == evaluated.result || cost > limit, "{result:?} {evaluated:?}");
+            }
+            return evaluated;
+        }
+        self.evaluate_plan(facts, prepared, limit)
+    }
+
+    fn evaluate_plan(&self, facts: &dyn Facts, prepared: &Prepared, limit: u64) -> Evaluated {
         nesting::on_stack(self.is_deep, || {
             let meter = Meter::limited_to(limit);
             let (outcome, meter) = eval::evaluate_facts(&self.plan, facts, &prepared.values, meter);

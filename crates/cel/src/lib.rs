@@ -49,6 +49,7 @@ mod error;
 mod estimate;
 mod eval;
 mod expression;
+mod fast;
 mod functions;
 mod macros;
 mod meter;
