@@ -181,6 +181,7 @@ impl Parts {
             server_status: self.health.server_status(),
             heartbeat: self.health.heartbeat(),
             channel,
+            configuration_file: None,
             debug_signal: None,
             recording: None,
             trace_ids: None,

@@ -30,7 +30,9 @@ use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health,
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Followed, GroupsServed, OtherLevel, ServedGroups, Setup};
+use crate::runtime::{
+    self, ConfigurationFile, Followed, GroupsServed, OtherLevel, ServedGroups, Setup,
+};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
@@ -385,6 +387,14 @@ fn serve(
             server_status: health.server_status(),
             heartbeat: health.heartbeat(),
             channel: channel(),
+            configuration_file: match &flags.config {
+                Some(path) => Some(ConfigurationFile {
+                    path: path.clone(),
+                    gates: gates.clone(),
+                    hangup: listen(SignalKind::hangup())?,
+                }),
+                None => None,
+            },
             debug_signal: Some(listen(SignalKind::user_defined2())?),
             recording,
         };

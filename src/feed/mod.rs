@@ -61,6 +61,8 @@ impl<M> FeedFactory<M> {
                 Poll::new(self, kind, Origin::of(feed), interval).run().await
             }
             Feed::Task { run, .. } => task::run(kind, &*run, &self.events).await,
+            // The reader of the configuration reports the arguments of all plugins.
+            Feed::Arguments(_) => std::future::pending().await,
             _ => {
                 warn!(resource = &*kind.name, "This kind of feed is not supported");
                 std::future::pending().await

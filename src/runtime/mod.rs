@@ -1,5 +1,6 @@
 //! The wiring of the daemon, and the supervision of its tasks and of the scheduling loop.
 
+mod arguments;
 mod connect;
 mod followed;
 mod leader_election;
@@ -32,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::arguments::ArgumentsReader;
 use self::connect::{report_outages, wait_for_api_server};
 use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
 use self::permissions::PermissionCheck;
@@ -54,6 +56,7 @@ use crate::scheduling_loop::{
 use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
+pub use self::arguments::ConfigurationFile;
 pub use self::followed::{ChosenBy, Followed, OtherLevel};
 pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
@@ -93,6 +96,8 @@ pub struct Setup<M = Infallible> {
     pub heartbeat: Arc<Heartbeat>,
     /// The channel of events for the scheduling loop.
     pub channel: EventChannel<M>,
+    /// The file of the configuration, if there is one.
+    pub configuration_file: Option<ConfigurationFile>,
     /// The signal at which the cache debugger compares and dumps, if any.
     pub debug_signal: Option<Signal>,
     /// Where what enters and leaves the engine is recorded, if it is.
@@ -128,6 +133,7 @@ impl<M> Setup<M> {
             metrics: self.metrics,
             server_status: self.server_status,
             heartbeat: self.heartbeat,
+            configuration_file: self.configuration_file,
             debug_signal: self.debug_signal,
             recording: self.recording,
             trace_ids: self.trace_ids,
@@ -320,6 +326,8 @@ pub async fn run_scheduler(
     let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.clone());
     let debugger = CacheDebugger::new(debug_client, events.clone(), debug_metrics, names.collect());
     tasks.spawn("the cache debugger", debugger.run(setup.debug_signal));
+    let arguments = ArgumentsReader::new(&setup.config, &sources.feeds, events.clone());
+    tasks.spawn("the reader of arguments", arguments.run(setup.configuration_file));
     if let Some(elector) = scheduler.leader_elector() {
         warn_of_slow_extenders(&extenders, elector.config());
         let watch = LeaseWatch::new(lease_client.clone(), elector, events.clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use control::scheduler::{Relist, RequestSource};
 use control::{Reply, RequestId};
 use explain::{CopiedNodes, DecisionsAnswer, PodFacts};
-use framework::{PodKey, Uid};
+use framework::{EventType, PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::questions::{Copied, Question};
@@ -38,10 +38,23 @@ pub enum LoopEvent<M = Infallible> {
     ExtenderProbed(usize, Result<(), String>),
     /// A line of a watch of the Lease.
     LeaseEvent(Vec<u8>),
+    /// An event to be recorded about the Lease, if there is an election.
+    Note(LeaseNote),
     /// The loop has to stop scheduling and to end when the requests in flight have ended.
     Stop,
     /// An event that only the loop of another role has.
     Own(M),
+}
+
+/// An event about the Lease, which is where operators look for what happens to the scheduler.
+#[derive(Debug)]
+pub struct LeaseNote {
+    /// Normal or Warning.
+    pub event_type: EventType,
+    /// Machine-readable reason in CamelCase.
+    pub reason: &'static str,
+    /// Text for people.
+    pub note: String,
 }
 
 /// The place of a batch of updates in the channel, until the batch is handled.

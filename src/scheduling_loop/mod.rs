@@ -32,7 +32,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
 pub use self::channel::{
-    EventChannel, EventReceiver, EventSender, LoopEvent, Place, channel, role_channel,
+    EventChannel, EventReceiver, EventSender, LeaseNote, LoopEvent, Place, channel, role_channel,
 };
 pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::{Heartbeat, LoopTurns};
@@ -292,6 +292,9 @@ impl<O: Observer> SchedulingLoop<O> {
             LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
             LoopEvent::Question(question) => self.copies.ask(question, &self.scheduler, now),
             LoopEvent::LeaseEvent(event) => self.scheduler.handle_lease_event(&event, now),
+            LoopEvent::Note(LeaseNote { event_type, reason, note }) => {
+                self.scheduler.record_on_lease(event_type, reason, note, now);
+            }
             LoopEvent::Stop => {
                 self.scheduler.stop(now);
                 self.drain_deadline = Some(now + DRAIN_TIMEOUT);

@@ -55,6 +55,7 @@ pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconf
         server_status: Arc::default(),
         heartbeat: Arc::default(),
         channel: channel(),
+        configuration_file: None,
         debug_signal: None,
         recording: None,
         trace_ids: None,

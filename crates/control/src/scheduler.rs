@@ -307,6 +307,27 @@ impl Scheduler {
         self.elect(now, |elector| elector.handle_watch_event(event, now));
     }
 
+    /// Records an event about the Lease, on behalf of the daemon. Only the leader records it.
+    pub fn record_on_lease(
+        &mut self,
+        event_type: EventType,
+        reason: &'static str,
+        note: String,
+        now: Time,
+    ) {
+        let election = self.leader_election.as_ref();
+        let leading = election.filter(|election| election.elector.is_leader(now));
+        let Some(election) = leading else { return };
+        let event = Event {
+            event_type,
+            reason: reason.into(),
+            action: reason.into(),
+            note,
+            ..election.became_leader()
+        };
+        self.event_recorder.record(event, now);
+    }
+
     /// Runs the timers that are due.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         if self.may_compete() {

@@ -81,6 +81,15 @@ impl Rules {
         Ok(QueueingHint::queue_if(is_own && changed && reads))
     }
 
+    /// Wakes a pod if new rules let it onto a node.
+    pub(crate) fn after_reload(&self, event: EventForPod<'_>) -> HintResult {
+        let prepared = self.prepare(event.pod, event.handle);
+        let cluster = event.handle.cluster;
+        let mut nodes = cluster.nodes().iter();
+        let fits = |node| prepared.verdict(event.pod, &cluster.node(node)).is_success();
+        Ok(QueueingHint::queue_if(nodes.any(fits)))
+    }
+
     /// Asks for a call at the next step of `now()`.
     pub(crate) fn wait_for_step(&self, pod: &Pod, handle: &Handle<'_>, prepared: &Prepared) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

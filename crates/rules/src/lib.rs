@@ -16,12 +16,14 @@
 //! points, and `hints` the events that wake a pod.
 
 pub mod args;
+mod details;
 pub mod facts;
 mod hints;
 mod metrics;
 pub mod plugin;
 mod prepared;
 mod reading;
+mod reloads;
 pub mod rule_set;
 mod selector;
 mod subject;

@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use cel::Verdict;
 use framework::{
-    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, EventResource, Filter,
-    FilterScope, Handle, NodeBits, NodeView, PerNode, Plugin, PluginArgs, Pod, PodKey, PodQuery,
-    PreFilter, PreFilterResult, Score, ScoreScope, StandingQueries, Status, Uid, Verdicts,
+    ActionType, ArgumentsFeed, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, Detail,
+    EventResource, Feed, Filter, FilterScope, Handle, NodeBits, NodeView, PerNode, Plugin,
+    PluginArgs, Pod, PodKey, PodQuery, PreFilter, PreFilterResult, Score, ScoreScope,
+    StandingQueries, Status, Uid, Verdicts,
 };
 
 use crate::args::RulesArgs;
+use crate::details;
 use crate::metrics::{Metrics, Tally};
 use crate::prepared::{Answer, Applying, Count, Prepared};
 use crate::reading::Reading;
+use crate::reloads::{NewRules, Reloads, kind_of};
 use crate::rule_set::{Effect, RuleSet};
 
 /// Name of the plugin.
@@ -25,6 +28,8 @@ pub const NAME: &str = "Rules";
 pub(crate) struct Rules {
     /// The rules of the configuration that the scheduler started with.
     started: Arc<RuleSet>,
+    /// The kind of the object with new rules.
+    kind: Arc<str>,
     metrics: Metrics,
     /// Pods to which a rule applies that reads the time.
     pub(crate) waiting: Mutex<BTreeMap<Uid, Waiting>>,
@@ -53,7 +58,13 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let metrics = Metrics::new();
     let exported = [&metrics.evaluations, &metrics.rejections, &metrics.errors, &metrics.cost];
     let exported = exported.map(Arc::clone);
-    let plugin = Rules { started: rules, metrics, waiting: Mutex::default() };
+    let kind = kind_of(&args);
+    let reloads = Reloads::of(&rules);
+    let exported = exported.into_iter().chain([reloads.counter.clone()]);
+    let feed = ArgumentsFeed { kind: kind.clone(), plugin: NAME.into(), reload: Arc::new(reloads) };
+    let new_rules = EventResource::Custom(kind.clone());
+    let new_rules = ClusterEvent::new(new_rules, ActionType::ADD | ActionType::UPDATE);
+    let plugin = Rules { started: rules, kind: kind.clone(), metrics, waiting: Mutex::default() };
     let mut builder = Plugin::new(NAME, plugin)
         .pre_filter()
         .filter()
@@ -63,9 +74,12 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         .args(&args)
         .on_with_hint(nodes, Rules::after_node)
         .on_with_hint(pods, Rules::after_pod)
-        .on_with_hint(namespaces, Rules::after_namespace);
-    for metric in &exported {
-        builder = builder.metric(metric);
+        .on_with_hint(namespaces, Rules::after_namespace)
+        .on_with_hint(new_rules, Rules::after_reload)
+        .watch_as::<NewRules>(&kind)
+        .feed(Feed::Arguments(feed));
+    for metric in exported {
+        builder = builder.metric(&metric);
     }
     builder = needs.pod.iter().fold(builder, |builder, field| builder.keep_pod_field(field));
     builder = needs.node.iter().fold(builder, |builder, field| builder.keep_node_field(field));
@@ -77,8 +91,10 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 
 impl Rules {
     /// Returns the rules in force.
-    pub(crate) fn rules(&self, _cluster: &Cluster) -> Arc<RuleSet> {
-        self.started.clone()
+    pub(crate) fn rules(&self, cluster: &Cluster) -> Arc<RuleSet> {
+        let new = cluster.decoded::<NewRules>(&self.kind, "", ArgumentsFeed::NAME);
+        let usable = new.filter(|new| new.0.needs.missing_in(&self.started.needs).is_none());
+        usable.map_or(&self.started, |new| &new.0).clone()
     }
 
     /// Returns the rules that apply to a pod.
@@ -92,13 +108,11 @@ impl Rules {
 
     /// Counts what was evaluated for a whole pod.
     fn count_pod(&self, prepared: &Prepared) {
-        for own in &prepared.filters {
-            let tally = Tally { cost: own.cost(), ..Tally::default() };
-            self.metrics.count(&prepared.rules.filters[own.place].name, &tally);
-        }
-        for own in &prepared.scores {
-            let tally = Tally { cost: own.cost(), ..Tally::default() };
-            self.metrics.count(&prepared.rules.scores[own.place].name, &tally);
+        let series = self.metrics.series_of(&prepared.rules);
+        let filters = prepared.filters.iter().map(|own| (own, &series.filters[own.place]));
+        let scores = prepared.scores.iter().map(|own| (own, &series.scores[own.place]));
+        for (own, series) in filters.chain(scores).filter(|(own, _)| own.cost() > 0) {
+            series.count(&Tally { cost: own.cost(), ..Tally::default() });
         }
     }
 
@@ -107,13 +121,18 @@ impl Rules {
     fn as_of(&self, reading: Reading, prepared: &Prepared, attempt: &Attempt<'_>) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         let mut depends = false;
+        let cluster = attempt.handle.cluster;
+        if let Some(version) = cluster.object_generation(&self.kind, "", ArgumentsFeed::NAME) {
+            version.hash(&mut hasher);
+            depends = true;
+        }
         if reading.now {
             prepared.now.hash(&mut hasher);
             depends = true;
         }
         if reading.namespace {
             let namespace = &attempt.pod.key.namespace;
-            attempt.handle.cluster.namespace_labels(namespace).hash(&mut hasher);
+            cluster.namespace_labels(namespace).hash(&mut hasher);
             depends = true;
         }
         if prepared.limit < prepared.rules.args.cost_limit {
@@ -245,6 +264,10 @@ impl Filter for Rules {
         Some(if all.pod { dependence } else { dependence.of_requests() })
     }
 
+    fn details(&self, attempt: &Attempt<'_>, rejected: &NodeBits) -> Vec<Detail> {
+        details::of_rejected(&self.prepared(attempt), attempt, rejected)
+    }
+
     fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
         let prepared = self.prepared(attempt);
         let cluster = attempt.handle.cluster;
@@ -259,8 +282,9 @@ impl Filter for Rules {
 
 impl Rules {
     fn count(&self, prepared: &Prepared, passes: &[Pass<'_>]) {
+        let series = self.metrics.series_of(&prepared.rules);
         for pass in passes.iter().filter(|pass| pass.tally.evaluations > 0) {
-            self.metrics.count(&prepared.rules.filters[pass.own.place].name, &pass.tally);
+            series.filters[pass.own.place].count(&pass.tally);
         }
     }
 
@@ -269,6 +293,7 @@ impl Rules {
         let prepared = self.prepared(attempt);
         let cluster = attempt.handle.cluster;
         let rules = &prepared.rules.scores;
+        let series = self.metrics.series_of(&prepared.rules);
         let mut weights = 0;
         scores.values.fill(0);
         for own in &prepared.scores {
@@ -285,7 +310,7 @@ impl Rules {
                 tally.errors += u64::from(evaluated.result.is_err());
                 *score += weight * evaluated.result.map_or(0, points);
             }
-            self.metrics.count(&rule.name, &tally);
+            series.scores[own.place].count(&tally);
         }
         if weights > 1 {
             scores.values.iter_mut().for_each(|score| *score /= weights);

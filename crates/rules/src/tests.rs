@@ -6,8 +6,8 @@ use testkit::{Harness, node, pod};
 
 use crate::plugin;
 
+mod page;
 mod readable;
-mod waking;
 
 /// The harness of these rules.
 pub(crate) fn harness(args: Value) -> Harness {
@@ -163,6 +163,42 @@ fn pods_are_counted_on_the_node_and_in_its_domain() {
     assert_eq!(run.verdicts["e"].message(), "the rule rack failed: the node has no label rack");
     let run = harness.run(&pod("p").label("app", "db").build());
     assert_eq!(run.feasible(), ["a", "b"]);
+}
+
+#[test]
+fn explanations_have_the_values_that_rules_read() {
+    let args = json!({"filters": [
+        {"name": "tier", "expression": r#"node.metadata.labels["tier"] == "gold""#},
+        {"name": "free", "expression": r#"usage.free["cpu"].asApproximateFloat() >= 2.0"#},
+        {"name": "apart", "expression": r#"podsOnNode("app=web") == 0"#}
+    ]});
+    let plugin = plugin(&PluginArgs::new(args.clone())).unwrap();
+    let harness = harness(args)
+        .node(node("a").label("tier", "gold").allocatable("cpu", "4").build())
+        .node(node("b").label("tier", "tin").allocatable("cpu", "4").build())
+        .node(node("c").allocatable("cpu", "1500m").build())
+        .node(node("d").label("tier", "gold").allocatable("cpu", "4").build())
+        .pod(pod("there").label("app", "web").on("d").build());
+    let (p, handle) = (pod("p").build(), harness.handle());
+    let state = framework::CycleState::new();
+    let attempt = framework::Attempt::new(&state, &p, &handle);
+    let rejected = ["b", "c", "d"].map(|name| harness.cluster().node_named(name).unwrap());
+    let rejected = rejected.into_iter().collect();
+    let details = plugin.filter.as_ref().unwrap().details(&attempt, &rejected);
+    let texts: Vec<_> =
+        details.iter().map(|own| (own.text.as_str(), own.nodes.iter().count())).collect();
+    assert_eq!(
+        texts,
+        [
+            (r#"rule tier is false: node.metadata.labels["tier"] is "tin""#, 1),
+            ("rule tier: no such key: tier", 1),
+            (r#"rule tier is true on the node a: node.metadata.labels["tier"] is "gold""#, 2),
+            (r#"rule free is false: usage.free["cpu"] is 1500m"#, 1),
+            (r#"rule free is true on the node a: usage.free["cpu"] is 4"#, 1),
+            ("rule apart is false: 1 pods are counted", 1),
+            ("rule apart is true on the node a: 0 pods are counted", 1),
+        ]
+    );
 }
 
 #[test]

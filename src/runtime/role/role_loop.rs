@@ -176,6 +176,7 @@ impl<R: Role> RoleLoop<R> {
             LoopEvent::Stop => self.stop(now),
             // A role asks for none of them.
             LoopEvent::Relisted(_)
+            | LoopEvent::Note(_)
             | LoopEvent::Snapshot(_)
             | LoopEvent::Question(_)
             | LoopEvent::ExtenderProbed(..) => {}

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::PluginName;
+
 /// A source of objects beside the watches of the API server.
 ///
 /// Plugins read its objects like those of a watched custom kind, with
@@ -36,6 +38,42 @@ pub enum Feed {
     },
     /// Answers of an HTTP server, which the daemon asks for at each interval.
     Http(HttpFeed),
+    /// The arguments of the plugin, which the daemon reads again when the configuration changes.
+    Arguments(ArgumentsFeed),
+}
+
+/// The arguments of a plugin that may change while the scheduler runs. The daemon reports new ones
+/// as the object [`NAME`](Self::NAME), with the arguments in the field `args`. There is no object
+/// until they change.
+#[derive(Clone)]
+pub struct ArgumentsFeed {
+    /// The kind under which the arguments are kept, as `<plural>.<version>.<group>`. The API server
+    /// need not know it. Profiles with the same kind share the arguments.
+    pub kind: Arc<str>,
+    /// The name of the plugin in `pluginConfig`.
+    pub plugin: PluginName,
+    /// Checks new arguments, and is notified of each reload.
+    pub reload: Arc<dyn Reload>,
+}
+
+impl ArgumentsFeed {
+    /// The name of the object.
+    pub const NAME: &str = "arguments";
+}
+
+/// The part of a plugin whose arguments may change.
+pub trait Reload: Send + Sync {
+    /// Returns whether the plugin was made from these arguments; null for none.
+    fn began_with(&self, args: &Value) -> bool;
+
+    /// Checks new arguments.
+    ///
+    /// # Errors
+    /// The arguments are wrong. The scheduler keeps the old ones.
+    fn check(&self, args: &Value) -> Result<(), String>;
+
+    /// Counts a reload: whether new arguments are in force.
+    fn reloaded(&self, succeeded: bool);
 }
 
 /// GET requests to one HTTP server, and the function that reads objects from the answers.
@@ -108,6 +146,7 @@ impl Feed {
         match self {
             Self::Poll { kind, .. } | Self::Task { kind, .. } => kind,
             Self::Http(feed) => &feed.kind,
+            Self::Arguments(feed) => &feed.kind,
         }
     }
 }
@@ -120,7 +159,15 @@ impl fmt::Debug for Feed {
             }
             Self::Task { kind, .. } => f.debug_struct("Task").field("kind", kind).finish(),
             Self::Http(feed) => feed.fmt(f),
+            Self::Arguments(feed) => feed.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for ArgumentsFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, plugin, .. } = self;
+        f.debug_struct("Arguments").field("kind", kind).field("plugin", plugin).finish()
     }
 }
 

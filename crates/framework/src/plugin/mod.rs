@@ -37,7 +37,9 @@ pub use self::extension::{
     PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterResult,
     PreScore, QueueSort, Reserve, Score, StandingQueries, Timer,
 };
-pub use self::feed::{Feed, FeedFuture, FeedSink, HttpFeed, HttpServer, ReadAnswers};
+pub use self::feed::{
+    ArgumentsFeed, Feed, FeedFuture, FeedSink, HttpFeed, HttpServer, ReadAnswers, Reload,
+};
 pub use self::group_trial::PodGroupTrial;
 pub use self::handle::{
     Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,

@@ -198,3 +198,48 @@ fn events_that_make_a_rule_true_wake_the_pod() {
         }
     }
 }
+
+/// New rules arrive as an object of a kind of the scheduler. They decide about the next pods, and
+/// wake those that they let onto a node; wrong ones change nothing.
+#[test]
+fn new_rules_replace_the_old_ones() {
+    let rules = |tier: &str, price: i64| {
+        let filter = format!(r#"node.metadata.labels[?"tier"].orValue("") == "{tier}""#);
+        let score = format!(r#"node.metadata.name == "n{price}" ? 100 : 0"#);
+        json!({
+            "filters": [{"name": "tier", "expression": filter, "message": "no"}],
+            "scores": [{"name": "price", "expression": score}],
+        })
+    };
+    for form in [Form::Ranked, Form::Set, Form::OneNode] {
+        let mut world = World::new(form, rules("gold", 1));
+        for (name, tier) in [("n1", "gold"), ("n2", "gold"), ("n3", "tin")] {
+            world.node(name, json!({"metadata": {"labels": {"tier": tier}}}));
+        }
+        let place = |world: &mut World, name: &str| {
+            world.pod(name, json!({"metadata": {"labels": {"app": "web"}}}));
+            world.settle();
+            world.node_of(name).map(str::to_owned)
+        };
+        for name in ["a", "b", "c"] {
+            assert_eq!(place(&mut world, name).as_deref(), Some("n1"));
+        }
+        world.new_rules(rules("gold", 2));
+        for name in ["d", "e", "f"] {
+            assert_eq!(place(&mut world, name).as_deref(), Some("n2"), "{form:?}");
+        }
+        world.new_rules(rules("lead", 2));
+        assert_eq!(place(&mut world, "g"), None);
+        world.pass(20);
+        let attempts = world.attempts;
+        world.new_rules(rules("bronze", 2));
+        world.pass(2);
+        assert_eq!(world.attempts, attempts, "no node passes the new rules");
+        world.new_rules(rules("tin", 2));
+        world.pass(2);
+        assert_eq!(world.node_of("g"), Some("n3"), "{form:?}");
+        for name in ["h", "i"] {
+            assert_eq!(place(&mut world, name).as_deref(), Some("n3"), "{form:?}");
+        }
+    }
+}

@@ -1,13 +1,17 @@
 //! An engine with the in-tree plugins and the plugin Rules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, EffectKind, Engine, EngineConfig, Input, TieBreak};
-use framework::{Answer, Binding, EventResource, ExtraFields, Node, Pod, PodKey, Time};
+use framework::{
+    Answer, ArgumentsFeed, Binding, EventResource, ExtraFields, Feed, Node, PluginArgs, Pod,
+    PodKey, Reload, Time,
+};
 use serde_json::{Value, json};
 
 /// An engine and its API server.
@@ -15,6 +19,8 @@ pub(crate) struct World {
     engine: Engine,
     pub(crate) now: Time,
     fields: ExtraFields,
+    reload: Arc<dyn Reload>,
+    kind: Arc<str>,
     pub(crate) pods: BTreeMap<PodKey, Pod>,
     pub(crate) messages: BTreeMap<PodKey, String>,
     /// Number of attempts.
@@ -24,6 +30,8 @@ pub(crate) struct World {
 impl World {
     /// Creates a world whose profile has the plugin with these arguments, with a weight above all.
     pub(crate) fn new(form: Form, args: Value) -> Self {
+        let made = loadmaster_rules::plugin(&PluginArgs::new(args.clone())).unwrap();
+        let Some(Feed::Arguments(feed)) = made.feeds.first().cloned() else { panic!("a feed") };
         let mut registry = plugins::registry();
         loadmaster_rules::add_to(&mut registry);
         let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
@@ -47,6 +55,8 @@ impl World {
             engine: Engine::new(config),
             now: Time::from_secs(1_000_000),
             fields,
+            reload: feed.reload,
+            kind: feed.kind,
             pods: BTreeMap::new(),
             messages: BTreeMap::new(),
             attempts: 0,
@@ -69,6 +79,14 @@ impl World {
         merge(&mut object, json!({"metadata": {"name": name}}));
         let (node, _) = Node::from_json(&object, &self.fields).unwrap();
         self.apply(Change::Node(node));
+    }
+
+    /// Reports new rules, as the daemon does after a change of the configuration.
+    pub(crate) fn new_rules(&mut self, args: Value) {
+        self.reload.check(&args).unwrap();
+        let object = json!({"metadata": {"name": ArgumentsFeed::NAME}, "args": args});
+        let kind = EventResource::Custom(self.kind.clone());
+        self.apply(Change::Object(Box::new(testkit::object(kind, object))));
     }
 
     /// Adds or replaces a namespace.
