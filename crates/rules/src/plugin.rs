@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use cel::Verdict;
 use framework::{
-    ActionType, ArgumentsFeed, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, Detail,
-    EventResource, Feed, Filter, FilterScope, Handle, NodeBits, NodeView, PerNode, Plugin,
+    ActionType, ArgumentsFeed, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence,
+    Detail, EventResource, Feed, Filter, FilterScope, Handle, NodeBits, NodeView, PerNode, Plugin,
     PluginArgs, Pod, PodKey, PodQuery, PreFilter, PreFilterResult, Score, ScoreScope,
     StandingQueries, Status, Uid, Verdicts,
 };
@@ -152,8 +152,13 @@ impl PreFilter for Rules {
         if prepared.filters_nothing() {
             return Err(Status::skip());
         }
-        if prepared.filter_reading().now {
+        let reading = prepared.filter_reading();
+        if reading.now {
             self.wait_for_step(pod, handle, &prepared);
+        }
+        if reading.domain {
+            let as_of = self.as_of(reading, &prepared, &Attempt::new(state, pod, handle));
+            FilterAsOf(as_of).compare(state);
         }
         Ok(PreFilterResult::default())
     }
@@ -251,10 +256,13 @@ impl Filter for Rules {
     fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
         let prepared = self.prepared(attempt);
         let reading = prepared.filter_reading();
-        let scope = if reading.pod_name || reading.domain {
+        let as_of = self.as_of(reading, &prepared, attempt);
+        let scope = if reading.pod_name || (reading.domain && !prepared.failed.is_empty()) {
             FilterScope::Cluster
+        } else if reading.domain {
+            FilterScope::Tier
         } else {
-            self.as_of(reading, &prepared, attempt).map_or(FilterScope::Node, FilterScope::NodeAsOf)
+            as_of.map_or(FilterScope::Node, FilterScope::NodeAsOf)
         };
         // Whether pods matter is the same for all pods.
         let all = prepared.rules.filter_reading;
@@ -266,6 +274,16 @@ impl Filter for Rules {
 
     fn details(&self, attempt: &Attempt<'_>, rejected: &NodeBits) -> Vec<Detail> {
         details::of_rejected(&self.prepared(attempt), attempt, rejected)
+    }
+
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let prepared = self.prepared(attempt);
+        let cluster = attempt.handle.cluster;
+        for (node, key) in keys.nodes.iter().zip(keys.values) {
+            let (rules, view) = (&prepared.rules.filters, cluster.node(*node));
+            *key = prepared.key(rules, &prepared.filters, attempt.pod, &view);
+        }
+        Ok(())
     }
 
     fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
@@ -328,9 +346,32 @@ pub(crate) fn points(verdict: Verdict) -> i64 {
     }
 }
 
-/// What the scores of an attempt depend on beside nodes and pods.
+/// What keys depend on beside the node and the pods on it.
+trait AsOf: Clone + PartialEq + Send + Sync + 'static {
+    /// Asks for the keys of all nodes if the value differs from that of the last attempt.
+    fn compare(self, state: &mut CycleState) {
+        if state.read::<Self>().is_some() {
+            return;
+        }
+        let kept = state.take_kept::<Self>();
+        if kept.is_none_or(|(kept, _)| kept != self) {
+            state.rekey();
+        }
+        if state.keeps() {
+            state.keep(self.clone(), 2);
+        }
+        state.write_for_search(self);
+    }
+}
+
 #[derive(Clone, PartialEq)]
-struct AsOf(Option<u64>);
+struct FilterAsOf(Option<u64>);
+
+#[derive(Clone, PartialEq)]
+struct ScoreAsOf(Option<u64>);
+
+impl AsOf for FilterAsOf {}
+impl AsOf for ScoreAsOf {}
 
 impl Score for Rules {
     fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
@@ -344,27 +385,31 @@ impl Score for Rules {
         Ok(())
     }
 
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let prepared = self.prepared(attempt);
+        if !prepared.score_reading().domain {
+            self.write_scores(attempt, keys);
+            return Ok(());
+        }
+        let cluster = attempt.handle.cluster;
+        for (node, key) in keys.nodes.iter().zip(keys.values) {
+            let (rules, view) = (&prepared.rules.scores, cluster.node(*node));
+            *key = prepared.key(rules, &prepared.scores, attempt.pod, &view);
+        }
+        Ok(())
+    }
+
     fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
         let prepared = self.prepared(&attempt.as_ref());
         let reading = prepared.score_reading();
         let all = prepared.rules.score_reading;
         let as_of = self.as_of(reading, &prepared, &attempt.as_ref());
-        let scope = if reading.pod_name || reading.domain {
+        let scope = if reading.pod_name {
             ScoreScope::Cluster
-        } else if as_of.is_none() {
+        } else if as_of.is_none() && !reading.domain {
             ScoreScope::Node
         } else {
-            let state = attempt.state;
-            if state.read::<AsOf>().is_none() {
-                let kept = state.take_kept::<AsOf>();
-                if kept.is_none_or(|(kept, _)| kept.0 != as_of) {
-                    state.rekey();
-                }
-                if state.keeps() {
-                    state.keep(AsOf(as_of), 2);
-                }
-                state.write_for_search(AsOf(as_of));
-            }
+            ScoreAsOf(as_of).compare(attempt.state);
             ScoreScope::Tier
         };
         let dependence = Dependence::on(scope);

@@ -1,6 +1,7 @@
 //! The rules that apply to a pod, with what is the same for all nodes.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use cel::{BoundCall, EvalError, Evaluated, Verdict};
@@ -186,6 +187,46 @@ impl Prepared {
         (answer, cost)
     }
 
+    /// Returns the key of a node for these rules: nodes with equal keys have equal answers. A rule
+    /// that counts pods in a domain adds its domain and what else it reads; any other rule its
+    /// result.
+    pub(crate) fn key(
+        &self,
+        rules: &[Rule],
+        applying: &[Applying],
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> i64 {
+        let mut hasher = DefaultHasher::new();
+        for own in applying {
+            let rule = &rules[own.place];
+            let counts = own.counts(node.cluster());
+            if !rule.reading.domain {
+                let Evaluated { result, .. } = self.evaluate(rule, own, pod, node, &counts);
+                match result {
+                    Ok(verdict) => verdict.to_string().hash(&mut hasher),
+                    Err(error) => (false, error.to_string()).hash(&mut hasher),
+                }
+                continue;
+            }
+            for count in &counts {
+                count.hash_key(node, &mut hasher);
+            }
+            let subject = Subject {
+                rules: &self.rules,
+                pod,
+                cluster: node.cluster(),
+                now: self.now,
+                node: Some(*node),
+                counts: &counts,
+            };
+            for read in rule.expression.reads() {
+                subject.hash_read(read, &mut hasher);
+            }
+        }
+        hasher.finish().cast_signed()
+    }
+
     /// Evaluates a rule for a node.
     pub(crate) fn evaluate(
         &self,
@@ -305,6 +346,18 @@ fn sums(cluster: &Cluster, key: &str, query: &PodQuery) -> Vec<i64> {
 }
 
 impl Count<'_> {
+    /// Adds what tells the count on a node from that on another.
+    fn hash_key(&self, node: &NodeView<'_>, hasher: &mut DefaultHasher) {
+        match self {
+            Self::OnNode(..) => self.at(node).hash(hasher),
+            Self::InDomain { key, .. } => {
+                let topology = node.cluster().topology(key);
+                topology.and_then(|topology| topology.domain_of(node.ix())).hash(hasher);
+            }
+            Self::Failed(_) => {}
+        }
+    }
+
     /// Returns the number for a node, with the pods that a dry run adds and removes.
     pub(crate) fn at(&self, node: &NodeView<'_>) -> Result<i64, String> {
         match self {

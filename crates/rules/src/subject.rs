@@ -1,8 +1,9 @@
 //! The values of facts for one pod and one node.
 
+use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-use cel::{FactType, FactValue, Facts, ObjectType};
+use cel::{FactRead, FactType, FactValue, Facts, ObjectType};
 use framework::{Cluster, NodeView, Pod, Resources, TolerationOperator};
 use serde_json::Value;
 
@@ -88,6 +89,19 @@ impl Subject<'_> {
         }
         names.sort_unstable();
         names
+    }
+}
+
+impl Subject<'_> {
+    /// Adds the value that is read to a hash.
+    pub(crate) fn hash_read(&self, read: &FactRead, hasher: &mut DefaultHasher) {
+        let fact_type = FACTS[read.fact].fact_type;
+        let is_map = matches!(fact_type, FactType::Texts | FactType::Quantities);
+        match &read.key {
+            Some(key) => format!("{:?}", self.entry(read.fact, key)).hash(hasher),
+            None if is_map => format!("{:?}", self.entries(read.fact)).hash(hasher),
+            None => format!("{:?}", self.fact(read.fact)).hash(hasher),
+        }
     }
 }
 
