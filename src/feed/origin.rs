@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use control::reflector::Page;
+use control::reflector::{Page, StatusError};
 use framework::HttpFeed;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -69,7 +69,7 @@ impl Origin {
                     read_body(response.into_body()).await.map_err(|error| error.to_string())?;
                 match status {
                     StatusCode::OK => decoder.page(&body),
-                    _ => Err(status_error(status.as_u16(), None, &body).message),
+                    _ => Err(refusal(path, &status_error(status.as_u16(), None, &body))),
                 }
             }
             Self::Server(server) => {
@@ -133,6 +133,15 @@ impl Server {
             StatusCode::OK => Ok(body),
             _ => Err(format!("status {status}{}", beginning(&body))),
         }
+    }
+}
+
+/// Returns why the API server refused a list, and the remedy.
+fn refusal(path: &str, StatusError { code, message, .. }: &StatusError) -> String {
+    match code {
+        403 => format!("{path}: not allowed: {message}; grant the verb list to this account"),
+        404 => format!("{path}: the API server does not serve this kind: {message}"),
+        _ => format!("{path}: the API server responded with status {code}: {message}"),
     }
 }
 

@@ -91,6 +91,7 @@ impl<M> InformerFactory<M> {
             is_relisting: false,
             logged_objects: 0,
             is_unread: false,
+            worked_without: false,
         }
     }
 }
@@ -116,6 +117,8 @@ pub struct Informer<M = Infallible> {
     logged_objects: usize,
     /// Whether the kind was last reported as one that is not read.
     is_unread: bool,
+    /// Whether the scheduler worked without the kind when its last error was reported.
+    worked_without: bool,
 }
 
 /// Logs and counts a version of an object that cannot be decoded.
@@ -248,18 +251,23 @@ impl<M> Informer<M> {
     /// Logs a new watch error once, and the recovery from it.
     fn log_watch_error(&mut self) {
         let error = self.reflector.watch_error().map(ToString::to_string);
-        if self.logged_error == error {
+        // A kind that was not read may fail otherwise before it is read: its storage, just created,
+        // may not answer yet.
+        let works_without = self.works_without() || (self.is_unread && error.is_some());
+        if self.logged_error == error && self.worked_without == works_without {
             return;
         }
-        match &error {
-            Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
-            None => info!(resource = &*self.kind.name, "Watch recovered"),
+        if self.logged_error != error {
+            match &error {
+                Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
+                None => info!(resource = &*self.kind.name, "Watch recovered"),
+            }
         }
-        let works_without = self.works_without();
         let failure = error.as_deref().filter(|_| !works_without);
         self.shared.status.watched(&self.kind.name, failure);
         self.report_unread(error.as_deref().filter(|_| works_without && self.kind.is_custom()));
         self.logged_error = error;
+        self.worked_without = works_without;
     }
 
     /// Reports whether a plugin does not get its kind, although pods are scheduled.
@@ -271,19 +279,26 @@ impl<M> Informer<M> {
         }
     }
 
-    /// Whether the scheduler works without the kind, which the server does not know or does not
-    /// permit to be watched.
+    /// Whether the scheduler works without the kind, which the server does not know, does not
+    /// permit to be watched, or has failed to bring for some time.
     fn works_without(&self) -> bool {
-        let status = self.reflector.watch_error().and_then(|error: &WatchError| error.status);
+        let Some(WatchError { status, since, .. }) = self.reflector.watch_error() else {
+            return false;
+        };
         match status {
             Some(404) => self.kind.is_optional(),
             Some(403) => self.kind.is_optional_if_forbidden(),
-            _ => false,
+            // These fail for every kind.
+            Some(401) | None => false,
+            Some(_) => {
+                let lasted = self.shared.clock.now().since(*since);
+                self.kind.describes_nodes && lasted >= self.shared.status.tolerance()
+            }
         }
     }
 
-    /// Reports an optional kind as synced if the server does not know it, as older servers may not,
-    /// or does not permit it. The reflector keeps retrying in case that changes.
+    /// Reports an optional kind as synced if the scheduler works without it, as with older servers.
+    /// The reflector keeps retrying in case that changes.
     fn skip_optional_kind(&mut self) {
         if !self.works_without() {
             return;
@@ -296,7 +311,8 @@ impl<M> Informer<M> {
                     "Continuing without a kind that this account may not list and watch; to have \
                      it read, grant both to the account"
                 ),
-                _ => warn!(resource, "Continuing without a kind the server does not know"),
+                Some(404) => warn!(resource, "Continuing without a kind the server does not know"),
+                _ => warn!(resource, "Continuing without a kind that the server fails to list"),
             }
             self.notify_synced();
         }
@@ -346,3 +362,6 @@ async fn sleep_until(clock: &Clock, deadline: Option<Time>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;
