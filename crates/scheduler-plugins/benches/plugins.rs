@@ -26,6 +26,7 @@ const PODS_PER_NODE: usize = 10;
 const NOW: i64 = 1_000_000;
 
 const TOPOLOGIES: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
+const DEVICE: &str = "example.com/nic";
 const METRICS: &str = "nodes.v1beta1.metrics.k8s.io";
 
 /// A plugin with its arguments.
@@ -33,15 +34,20 @@ struct Case {
     label: &'static str,
     name: &'static str,
     args: Value,
+    /// The pod that is placed.
+    incoming: fn() -> Value,
 }
 
 fn cases() -> Vec<Case> {
-    let case = |label, name, args| Case { label, name, args };
+    let case = |label, name, args| Case { label, name, args, incoming: whole_cpu };
     let numa = node_resource_topology::NAME;
     let load = |name| case(name, name, json!({}));
     vec![
         case(numa, numa, json!({})),
         case("  over-reservation", numa, json!({"cacheResyncPeriodSeconds": 5})),
+        Case { incoming: two_containers, ..case("  two containers", numa, json!({})) },
+        Case { incoming: burstable, ..case("  Burstable", numa, json!({})) },
+        Case { incoming: with_device, ..case("  a device", numa, json!({})) },
         case("  LeastNUMANodes", numa, json!({"scoringStrategy": {"type": "LeastNUMANodes"}})),
         load(load::target_load_packing::NAME),
         load(load::load_variation_risk_balancing::NAME),
@@ -80,12 +86,12 @@ fn name(number: usize) -> String {
 }
 
 fn node(number: usize) -> Value {
-    let amounts = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
+    let amounts = json!({"cpu": "16", "memory": "64Gi", "pods": "110", DEVICE: "4"});
     json!({"metadata": {"name": name(number)},
         "status": {"capacity": amounts, "allocatable": amounts}})
 }
 
-/// The report of a node: 8 CPUs and 32 GiB of each NUMA node, of which some are free.
+/// The report of a node: 8 CPUs, 32 GiB and two devices of each NUMA node, of which some are free.
 fn report(number: usize) -> Value {
     let zones = [0, 1].map(|zone| {
         let free = 2 + (number + zone * 3) % 7;
@@ -96,7 +102,8 @@ fn report(number: usize) -> Value {
             "costs": [{"name": "node-0", "value": 10 + zone * 11},
                 {"name": "node-1", "value": 21 - zone * 11}],
             "resources": [resource("cpu", "8".to_owned(), free.to_string()),
-                resource("memory", "32Gi".to_owned(), format!("{}Gi", free * 4))]})
+                resource("memory", "32Gi".to_owned(), format!("{}Gi", free * 4)),
+                resource(DEVICE, "2".to_owned(), ((number + zone) % 3).to_string())]})
     });
     json!({"metadata": {"name": name(number)}, "zones": zones,
         "attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"},
@@ -115,6 +122,32 @@ fn pod(name: &str, node: Option<&str>, millis: i64) -> Value {
         "spec": {"schedulerName": "default-scheduler", "nodeName": node, "containers": [
             {"name": "c", "resources": {"requests": amounts, "limits": amounts}}]},
         "status": {"qosClass": "Guaranteed", "startTime": "1970-01-01T00:00:00Z"}})
+}
+
+fn whole_cpu() -> Value {
+    pod("incoming", None, 1000)
+}
+
+fn two_containers() -> Value {
+    let mut pod = whole_cpu();
+    let own = pod["spec"]["containers"][0].clone();
+    pod["spec"]["containers"] = json!([own, own]);
+    pod
+}
+
+fn burstable() -> Value {
+    let mut pod = whole_cpu();
+    pod["spec"]["containers"][0]["resources"]["limits"] = json!({});
+    pod["status"]["qosClass"] = json!("Burstable");
+    pod
+}
+
+fn with_device() -> Value {
+    let mut pod = whole_cpu();
+    for list in ["requests", "limits"] {
+        pod["spec"]["containers"][0]["resources"][list][DEVICE] = json!("1");
+    }
+    pod
 }
 
 fn placed() -> impl Iterator<Item = (usize, String)> {
@@ -147,7 +180,7 @@ fn per_node(case: &Case, nodes: usize) -> Vec<Row> {
             harness = harness.pod(own);
         }
     }
-    let incoming = harness.pod_from_json(&pod("incoming", None, 1000));
+    let incoming = harness.pod_from_json(&(case.incoming)());
     let (handle, mut rows) = (harness.handle(), Vec::new());
     let kept = plugin(case);
     if kept.filter.is_some() {

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use framework::{NodeIx, NodeView, Pod, Uid};
 
 use super::args::{Foreign, Settings};
-use super::demand::{CPU, CpuMemory, Demand, MEMORY};
+use super::columns::{Columns, Names, Wanted};
+use super::demand::Demand;
 use super::fingerprint;
-use super::topology::{Fingerprint, KIND, Policy, Topology};
+use super::topology::{Fingerprint, KIND, Topology};
 use super::victims;
 
 /// Number of pods that are gone which a report may have.
@@ -47,52 +48,16 @@ struct Accepted {
 struct Row {
     /// The generation of the node for which the row was computed; 0 for none.
     generation: u64,
-    small: Small,
     accepted: Option<Accepted>,
     seen: Option<Seen>,
-}
-
-/// Number of NUMA nodes of a [`Small`] node.
-const FEW: usize = 4;
-
-/// What is available on a node of few NUMA nodes that all list CPU and memory, under the policy
-/// single-numa-node.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Small {
-    zones: [CpuMemory; FEW],
-    /// Number of NUMA nodes; 0 if the node is another one.
-    len: usize,
-}
-
-impl Small {
-    fn of(seen: Option<&Seen>) -> Self {
-        let mut small = Self::default();
-        let Some(Seen::Topology(topology)) = seen else { return small };
-        if topology.config.policy != Policy::SingleNumaNode || topology.zones.len() > FEW {
-            return small;
-        }
-        for (own, zone) in small.zones.iter_mut().zip(&topology.zones) {
-            let (Some(cpu), Some(memory)) = (zone.resource(CPU), zone.resource(MEMORY)) else {
-                return Self::default();
-            };
-            *own = CpuMemory { milli_cpu: cpu.available, memory: memory.available };
-        }
-        Self { len: topology.zones.len(), ..small }
-    }
-
-    /// Whether one NUMA node has so much.
-    #[inline]
-    pub(super) fn fits(&self, asked: CpuMemory) -> bool {
-        self.zones[..self.len]
-            .iter()
-            .any(|own| own.milli_cpu >= asked.milli_cpu && own.memory >= asked.memory)
-    }
 }
 
 /// The rows of all nodes, by [`NodeIx::index`].
 #[derive(Debug, Default)]
 pub(super) struct Books {
     rows: Vec<Row>,
+    columns: Vec<Columns>,
+    names: Names,
     /// Scheduler names of the profiles with the plugin, as far as they had pods.
     own_names: BTreeSet<Arc<str>>,
     buffer: Option<Seen>,
@@ -104,6 +69,7 @@ impl Books {
         if !self.own_names.contains(&pod.spec.scheduler_name) {
             self.own_names.insert(pod.spec.scheduler_name.clone());
             self.rows.iter_mut().for_each(|row| row.generation = 0);
+            self.columns.clear();
         }
     }
 
@@ -131,15 +97,36 @@ impl Books {
         }
     }
 
-    /// Returns what is available, if the node is a small one.
+    /// Gives ids to the resources that a pod asks for.
+    pub(super) fn learn(&mut self, demand: &Demand) {
+        self.names.learn(demand);
+    }
+
+    /// Returns what the pod asks for, if all its resources have ids.
+    pub(super) fn wanted(&self, demand: &Demand) -> Option<Wanted> {
+        Wanted::of(demand, &self.names)
+    }
+
+    /// Whether the node takes the pod. Returns `None` if its columns are old, or its report has to
+    /// be looked at.
     #[inline]
-    pub(super) fn small(&mut self, node: &NodeView<'_>, settings: &Settings) -> Option<&Small> {
-        let generation = node.generation()?;
+    pub(super) fn takes(&self, node: &NodeView<'_>, pod: &Wanted) -> Option<bool> {
+        self.columns.get(node.ix().index())?.takes(node.generation()?, pod)
+    }
+
+    /// Makes the columns of the node again if they are old, or do not know what the pod asks for.
+    pub(super) fn renew(&mut self, node: &NodeView<'_>, pod: &Wanted, settings: &Settings) {
+        let Some(generation) = node.generation() else { return };
         let index = node.ix().index();
-        if self.rows.get(index).is_none_or(|row| row.generation != generation) {
-            self.refresh(generation, node, settings);
+        if self.columns.get(index).is_some_and(|own| own.are_current(generation, pod)) {
+            return;
         }
-        Some(&self.rows[index].small).filter(|small| small.len > 0)
+        self.seen(node, settings);
+        if self.columns.len() <= index {
+            self.columns.resize(index + 1, Columns::default());
+        }
+        let seen = self.rows[index].seen.as_ref();
+        self.columns[index] = Columns::of(node, generation, seen, settings, &mut self.names);
     }
 
     fn refresh(&mut self, generation: u64, node: &NodeView<'_>, settings: &Settings) {
@@ -150,7 +137,7 @@ impl Books {
         let before = self.rows[index].accepted.take().filter(|own| own.node == *node.name());
         let accepted = accept(before, node, settings);
         let seen = accepted.as_ref().map(|own| self.look(own, node, settings));
-        self.rows[index] = Row { generation, small: Small::of(seen.as_ref()), accepted, seen };
+        self.rows[index] = Row { generation, accepted, seen };
     }
 
     /// Adds the room of the pods that the what-if removes, as far as it is known.

@@ -8,8 +8,8 @@ use framework::{ContainerKind, ContainerResources, Pod, Resources, is_extended_r
 use super::topology::{Scope, Topology};
 use crate::qos::QosClass;
 
-pub(super) const CPU: &str = "cpu";
-pub(super) const MEMORY: &str = "memory";
+const CPU: &str = "cpu";
+const MEMORY: &str = "memory";
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 const HUGE_PAGES: &str = "hugepages-";
 
@@ -56,24 +56,6 @@ pub(super) struct Demand {
     pub(super) containers: Vec<Container>,
     /// The requests of the whole pod: of the containers that run at the same time.
     pub(super) whole: Vec<Request>,
-    /// CPU and memory of a pod with one container that asks for nothing else.
-    pub(super) simple: Option<CpuMemory>,
-}
-
-/// CPU in thousandths, and bytes of memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct CpuMemory {
-    pub(super) milli_cpu: i64,
-    pub(super) memory: i64,
-}
-
-/// Returns CPU and memory if the pod has one container, which asks for these alone and has them for
-/// itself.
-fn simple(containers: &[Container]) -> Option<CpuMemory> {
-    let [Container { kind: ContainerKind::App, requests }] = containers else { return None };
-    let [cpu, memory] = &requests[..] else { return None };
-    let is_simple = *cpu.name == *CPU && *memory.name == *MEMORY && !cpu.is_soft && !memory.is_soft;
-    is_simple.then_some(CpuMemory { milli_cpu: cpu.amount, memory: memory.amount })
 }
 
 impl Demand {
@@ -86,7 +68,13 @@ impl Demand {
         };
         let whole = requests(&whole_pod(containers), class);
         let containers: Vec<Container> = containers.iter().map(own).collect();
-        Self { class, whole, simple: simple(&containers), containers }
+        Self { class, whole, containers }
+    }
+
+    /// Returns the requests of the pod and of each container.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &[Request]> {
+        let containers = self.containers.iter().map(|container| &container.requests[..]);
+        containers.chain([&self.whole[..]])
     }
 
     /// Whether no NUMA node matters to the pod.

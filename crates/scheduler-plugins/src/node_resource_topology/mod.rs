@@ -10,11 +10,13 @@
 //! | `align`, `combinations` | whether a kubelet admits the pod |
 //! | `scoring` | the strategies |
 //! | `books`, `fingerprint` | which pods a report accounts for |
+//! | `columns` | the filter of many nodes |
 //! | `victims` | the room that victims of a preemption leave |
 
 mod align;
 mod args;
 mod books;
+mod columns;
 mod combinations;
 mod demand;
 mod fingerprint;
@@ -22,7 +24,7 @@ mod scoring;
 mod topology;
 mod victims;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use framework::{
     ActionType, Attempt, AttemptMut, ClusterEvent, Command, Dependence, EventForPod, EventResource,
@@ -36,8 +38,9 @@ pub use args::{Cache, NodeResourceTopologyMatchArgs, ScoringStrategy};
 use crate::qos::{self, QosClass};
 use args::Settings;
 use books::{Books, Reserved, Seen};
+use columns::Wanted;
 use demand::Demand;
-use topology::{KIND, Policy, Topology};
+use topology::{KIND, Topology};
 
 /// Name of the plugin.
 pub const NAME: &str = "NodeResourceTopologyMatch";
@@ -49,7 +52,7 @@ const MISSING: &str = "node has no topology data";
 #[derive(Debug)]
 struct NodeResourceTopologyMatch {
     settings: Settings,
-    ledger: Mutex<Ledger>,
+    ledger: RwLock<Ledger>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +67,8 @@ struct Ledger {
 /// The arguments do not decode, or one has a value that is not known.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = args.decode::<NodeResourceTopologyMatchArgs>()?.with_defaults();
-    let plugin = NodeResourceTopologyMatch { settings: args.settings()?, ledger: Mutex::default() };
+    let plugin =
+        NodeResourceTopologyMatch { settings: args.settings()?, ledger: RwLock::default() };
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
     let topologies = ClusterEvent::new(EventResource::Custom(KIND.into()), ActionType::ALL);
     let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
@@ -93,8 +97,13 @@ struct Prepared(Arc<Demand>);
 
 impl NodeResourceTopologyMatch {
     /// Locks the ledger. A poisoned lock is usable, because rows are replaced as a whole.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> RwLockWriteGuard<'_, Ledger> {
+        self.ledger.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the ledger for readers, of which there may be several.
+    fn read(&self) -> RwLockReadGuard<'_, Ledger> {
+        self.ledger.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the demand of the pod. A profile may leave out PreFilter.
@@ -204,23 +213,46 @@ impl Filter for NodeResourceTopologyMatch {
         self.verdict(&mut self.ledger(), &demand, node)
     }
 
-    /// Filters all nodes with the ledger locked once.
+    /// Filters most nodes by their columns, while other threads may do the same.
     fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         let demand = self.demand(attempt);
-        let mut ledger = self.ledger();
+        if demand.is_indifferent() {
+            return Ok(());
+        }
         let cluster = attempt.handle.cluster;
-        let is_plain =
-            !self.settings.discard_reserved && self.settings.filters(Policy::SingleNumaNode);
-        let simple = demand.simple.filter(|_| is_plain);
-        nodes.retain(|node| {
-            let node = cluster.node(node);
-            if let Some(asked) = simple
-                && let Some(small) = ledger.books.small(&node, &self.settings)
-            {
-                return small.fits(asked);
+        let mut left = Vec::new();
+        let mut by_columns = |ledger: &Ledger, wanted: &Wanted| {
+            nodes.retain(|ix| {
+                let taken = ledger.books.takes(&cluster.node(ix), wanted);
+                if taken.is_none() {
+                    left.push(ix);
+                }
+                taken != Some(false)
+            });
+        };
+        let known = {
+            let ledger = self.read();
+            ledger.books.wanted(&demand).map(|wanted| by_columns(&ledger, &wanted))
+        };
+        if known.is_none() {
+            self.ledger().books.learn(&demand);
+            left = nodes.iter().collect();
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut ledger = self.ledger();
+        let wanted = ledger.books.wanted(&demand);
+        for ix in left {
+            let node = cluster.node(ix);
+            let taken = wanted.as_ref().and_then(|own| {
+                ledger.books.renew(&node, own, &self.settings);
+                ledger.books.takes(&node, own)
+            });
+            if !taken.unwrap_or_else(|| self.verdict(&mut ledger, &demand, &node).is_success()) {
+                nodes.remove(ix);
             }
-            self.verdict(&mut ledger, &demand, &node).is_success()
-        });
+        }
         Ok(())
     }
 

@@ -549,7 +549,107 @@ fn admits(zones: &[NaiveZone], asked: Amounts, is_single: bool) -> bool {
     merged.iter().any(|(mask, preferred, first)| first.is_none() || *mask != 0 && *preferred)
 }
 
+/// What a random node or container is made of.
+#[derive(Debug, Clone)]
+struct Mixed {
+    amounts: [i64; 3],
+    kind: u8,
+}
+
+fn mixed() -> impl Strategy<Value = Mixed> {
+    (0i64..6, 0i64..6, 0i64..3, 0u8..12)
+        .prop_map(|(cpu, memory, gpus, kind)| Mixed { amounts: [cpu, memory, gpus], kind })
+}
+
+/// A NUMA node, some of which do not list every resource.
+fn mixed_zone(id: usize, Mixed { amounts: [cpu, memory, gpus], kind }: &Mixed) -> Value {
+    let mut zone = zone(id as u32, *cpu, *memory, *gpus);
+    let listed = zone["resources"].as_array_mut().unwrap();
+    match kind {
+        0 => drop(listed.remove(2)),
+        1 => drop(listed.remove(0)),
+        2 => listed.push(json!({"name": "hugepages-2Mi", "available": "4Mi", "capacity": "8Mi"})),
+        _ => {}
+    }
+    zone
+}
+
+fn mixed_container(Mixed { amounts: [cpu, memory, gpus], kind }: &Mixed) -> Value {
+    let mut container = container(*cpu, *memory, *gpus);
+    let more = match kind {
+        0 => Some("hugepages-2Mi"),
+        1 => Some("example.com/license"),
+        2 => Some("example.com/unknown"),
+        3 => Some("ephemeral-storage"),
+        _ => None,
+    };
+    for list in ["requests", "limits"] {
+        if let Some(name) = more {
+            container["resources"][list][name] = json!("2Mi");
+        }
+    }
+    if *kind == 4 {
+        container["resources"]["requests"]["cpu"] = json!("100m");
+        container["resources"]["limits"]["cpu"] = json!("90");
+    }
+    container
+}
+
 proptest! {
+    /// All nodes at once are filtered as each by itself, with and without what is kept of them.
+    #[test]
+    fn columns_agree_with_the_reports(
+        nodes in prop::collection::vec(
+            (prop::collection::vec(mixed(), 0..6), 0u8..8),
+            1..5,
+        ),
+        pods in prop::collection::vec(prop::collection::vec(mixed(), 1..4), 1..4),
+        rejects_missing: bool,
+    ) {
+        let missing = if rejects_missing { "Reject" } else { "Accept" };
+        let args = json!({"nodesWithoutTopology": missing, "filterPolicies": [SINGLE, "restricted"]});
+        let mut harness = harness(args.clone());
+        for (place, (zones, kind)) in nodes.iter().enumerate() {
+            let name = format!("n{place}");
+            harness = harness.node(big_node(&name));
+            let zones: Vec<Value> =
+                zones.iter().enumerate().map(|(id, own)| mixed_zone(id, own)).collect();
+            let policy = ["restricted", "none"].get(usize::from(*kind)).unwrap_or(&SINGLE);
+            let scope = if kind % 2 == 0 { "pod" } else { "container" };
+            if *kind != 7 {
+                harness = harness.object(KIND, with_scope(topology(&name, policy, &zones), scope));
+            }
+        }
+        let plugin = plugin(&PluginArgs::new(args)).unwrap();
+        let (filter, handle) = (plugin.filter.as_ref().unwrap(), harness.handle());
+        for containers in &pods {
+            let (inits, apps): (Vec<_>, Vec<_>) =
+                containers.iter().partition(|own| matches!(own.kind, 5 | 6));
+            let inits = inits.into_iter().map(|own| {
+                let mut init = mixed_container(own);
+                if own.kind == 6 {
+                    init["restartPolicy"] = json!("Always");
+                }
+                init
+            });
+            let apps = apps.into_iter().map(mixed_container);
+            let pod = pod_json("p", inits.collect(), apps.collect());
+            let pod = harness.pod_from_json(&pod);
+            let state = framework::CycleState::new();
+            let attempt = Attempt::new(&state, &pod, &handle);
+            let alone = |ix: &framework::NodeIx| {
+                filter.filter(&attempt, &handle.cluster.node(*ix)).is_success()
+            };
+            let expected: Vec<_> = handle.cluster.nodes().iter().filter(alone).collect();
+            for _ in 0..2 {
+                let mut taken = NodeBits::default();
+                taken.copy_from(handle.cluster.nodes());
+                filter.filter_set(&attempt, &mut taken).unwrap();
+                prop_assert_eq!(taken.iter().collect::<Vec<_>>(), expected.clone());
+            }
+        }
+    }
+
     /// A container passes exactly if a kubelet admits it.
     #[test]
     fn filter_agrees_with_the_kubelet(
