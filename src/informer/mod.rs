@@ -265,7 +265,11 @@ impl<M> Informer<M> {
         }
         let failure = error.as_deref().filter(|_| !works_without);
         self.shared.status.watched(&self.kind.name, failure);
-        self.report_unread(error.as_deref().filter(|_| works_without && self.kind.is_custom()));
+        let is_missed = match self.reflector.watch_error().and_then(|error| error.status) {
+            Some(404) => self.kind.is_missed_if_absent(),
+            _ => self.kind.is_custom(),
+        };
+        self.report_unread(error.as_deref().filter(|_| works_without && is_missed));
         self.logged_error = error;
         self.worked_without = works_without;
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use framework::{EventResource, ExtraFields};
+use framework::{COSCHEDULING_POD_GROUPS, EventResource, ExtraFields};
 use http::StatusCode;
 use serde_json::json;
 
@@ -96,6 +96,21 @@ async fn kind_whose_storage_does_not_answer_yet_is_still_unread() {
     let unread: Vec<Arc<str>> = running.status.unread().into_keys().collect();
     assert_eq!(unread, [Arc::from("racks.example.com")]);
     assert_eq!(running.status.check(), Ok(()), "pods are scheduled without the kind");
+}
+
+#[tokio::test]
+async fn clusters_without_coscheduling_miss_no_pod_groups() {
+    let kind = WatchedKind {
+        resource: EventResource::Custom(COSCHEDULING_POD_GROUPS.into()),
+        name: "podgroups.scheduling.x-k8s.io".into(),
+        ..racks()
+    };
+    let running = run(kind.clone(), &[StatusCode::NOT_FOUND]).await;
+    running.answered(1).await;
+    assert!(running.status.unread().is_empty());
+    let running = run(kind, &[StatusCode::FORBIDDEN]).await;
+    running.answered(1).await;
+    assert_eq!(running.status.unread().len(), 1);
 }
 
 #[tokio::test]

@@ -44,6 +44,12 @@ impl WatchedKind {
         }
     }
 
+    /// Whether a plugin lacks something while the server does not know the kind. Clusters without
+    /// Coscheduling have no PodGroups of it, and need none.
+    pub fn is_missed_if_absent(&self) -> bool {
+        self.is_custom() && *self.resource.name() != *COSCHEDULING_POD_GROUPS
+    }
+
     /// Whether the kind is none of Kubernetes itself.
     pub fn is_custom(&self) -> bool {
         let is_known = |own: &&kinds::Kind| own.built_in && *own.resource == *self.name;

@@ -110,6 +110,24 @@ samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}
 {{- toYaml $names -}}
 {{- end -}}
 
+{{/* "true" if a profile enables a plugin that reads the load from metrics.k8s.io: one without the address of a load-watcher and without Prometheus. */}}
+{{- define "loadmaster.readsNodeMetrics" -}}
+{{- $reads := "" -}}
+{{- range $profile := include "loadmaster.profiles" . | fromYamlArray -}}
+{{- $plugins := toYaml $profile.plugins -}}
+{{- range $name := list "TargetLoadPacking" "LoadVariationRiskBalancing" "LowRiskOverCommitment" "LoadAwareScheduling" -}}
+{{- if contains (printf "name: %s" $name) $plugins -}}
+{{- $args := dict -}}
+{{- range $own := $profile.pluginConfig -}}
+{{- if eq $own.name $name -}}{{- $args = $own.args | default dict -}}{{- end -}}
+{{- end -}}
+{{- if not (or $args.watcherAddress (eq (dig "metricProvider" "type" "" $args) "Prometheus")) -}}{{- $reads = "true" -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $reads -}}
+{{- end -}}
+
 {{/* "true" if this release serves the pods of kube-scheduler. */}}
 {{- define "loadmaster.servesDefault" -}}
 {{- if include "loadmaster.schedulerNames" . | fromYamlArray | has "default-scheduler" }}true{{ end -}}

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use framework::{
     ActionType, Attempt, AttemptMut, ClusterEvent, Command, ControllerKind, Dependence,
-    EventForPod, EventResource, Filter, FilterScope, Handle, HintResult, NodeBits, NodeView,
-    ObjectKey, ObjectUpdate, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    QueueingHint, Score, ScoreScope, Status, Time, Timer,
+    EventForPod, EventResource, Filter, FilterScope, Handle, HintResult, NodeBits, NodeIx,
+    NodeView, ObjectKey, ObjectUpdate, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    QueueingHint, Status, Time, Timer,
 };
 use serde::{Deserialize, Serialize};
 
+use super::frame::{Incoming, LoadPlugin, Rating};
 use super::measured::NodeMetrics;
 use super::pods::{self, Amounts, OVERHEAD};
-use super::rows::{Locked, Rows};
 use super::{AGE_STEP, AgeStep, LoadArgs, Reader, allocatable, capacity, rounded};
 use crate::args::Faults;
 
@@ -73,12 +73,7 @@ const FIELDS: [&str; 7] = [
 ];
 
 /// The plugin.
-#[derive(Debug)]
-struct LoadAwareScheduling {
-    reader: Reader,
-    settings: Settings,
-    rows: Rows<Row>,
-}
+type LoadAwareScheduling = LoadPlugin<Settings>;
 
 /// A number for each resource.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +114,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     }
     let reader = Reader::new(&mut args.load)?;
     let settings = args.settings()?;
-    let plugin = LoadAwareScheduling { reader: reader.clone(), settings, rows: Rows::default() };
+    let plugin = LoadAwareScheduling::new(settings, &reader);
     let measured = ClusterEvent::new(EventResource::Custom(reader.kind.clone()), ActionType::ALL);
     let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
@@ -222,10 +217,10 @@ impl Settings {
 
     /// Returns why the node does not take the pod.
     #[inline]
-    fn excess(&self, row: &Row, incoming: &Incoming) -> Option<&'static str> {
+    fn excess(&self, row: &Row, incoming: &Incoming<Amounts>) -> Option<&'static str> {
         let is_fresh = row.taken.is_some_and(|taken| taken >= incoming.fresh_since);
         let used = if is_fresh { row.used } else { row.estimated };
-        let used = used.plus(incoming.usage);
+        let used = used.plus(incoming.asked);
         let exceeds = |used: i64, capacity: i64, threshold: i64| {
             threshold > 0
                 && capacity > 0
@@ -237,11 +232,40 @@ impl Settings {
         }
         exceeds(used.memory, capacity.memory, thresholds.memory).then_some(MEMORY_EXCEEDED)
     }
+}
+
+impl Rating for Settings {
+    type Row = Row;
+    /// What the pod is expected to use.
+    type Asked = Amounts;
+    const COUNTS_PODS: bool = true;
+
+    fn row(&self, node: &NodeView<'_>, reader: &Reader) -> Row {
+        let expected = |sum: Amounts, pod: &Pod| sum.plus(self.expected(pod));
+        let estimated = node.pods().fold(Amounts::default(), |sum, pod| expected(sum, pod));
+        let row = Row { estimated, allocatable: allocatable(node), ..Row::default() };
+        let measured = || {
+            let metrics = reader.last(node)?;
+            Some((metrics.taken, metrics.cpu?, metrics.memory?))
+        };
+        let Some((taken, cpu, memory)) = measured() else { return row };
+        let capacity = capacity(node);
+        let measured = Amounts {
+            milli_cpu: cpu.average.amount_of(capacity.milli_cpu).round() as i64,
+            memory: memory.average.amount_of(capacity.memory).round() as i64,
+        };
+        let used = pods::unmeasured(node, taken).fold(measured, expected);
+        Row { taken: Some(taken), used, ..row }
+    }
+
+    fn asked(&self, pod: &Pod) -> Amounts {
+        self.expected(pod)
+    }
 
     /// Returns the weighted mean of the free shares, in percent.
     #[inline]
-    fn score(&self, row: &Row, incoming: &Incoming) -> i64 {
-        if row.taken.is_none_or(|taken| taken < incoming.fresh_since) {
+    fn score(&self, row: &Row, asked: &Amounts, fresh_since: Time) -> i64 {
+        if row.taken.is_none_or(|taken| taken < fresh_since) {
             return 0;
         }
         let free = |used: i64, capacity: i64| match capacity {
@@ -250,7 +274,7 @@ impl Settings {
             }
             _ => 0,
         };
-        let used = row.used.plus(incoming.usage);
+        let used = row.used.plus(*asked);
         let cpu = free(used.milli_cpu, row.allocatable.milli_cpu);
         let memory = free(used.memory, row.allocatable.memory);
         let weights = &self.weights;
@@ -267,40 +291,8 @@ impl Settings {
 }
 
 impl LoadAwareScheduling {
-    fn row(&self, node: &NodeView<'_>) -> Row {
-        let expected = |sum: Amounts, pod: &Pod| sum.plus(self.settings.expected(pod));
-        let estimated = node.pods().fold(Amounts::default(), |sum, pod| expected(sum, pod));
-        let row = Row { estimated, allocatable: allocatable(node), ..Row::default() };
-        let measured = || {
-            let metrics = self.reader.last(node)?;
-            Some((metrics.taken, metrics.cpu?, metrics.memory?))
-        };
-        let Some((taken, cpu, memory)) = measured() else { return row };
-        let capacity = capacity(node);
-        let measured = Amounts {
-            milli_cpu: cpu.average.amount_of(capacity.milli_cpu).round() as i64,
-            memory: memory.average.amount_of(capacity.memory).round() as i64,
-        };
-        let used = pods::unmeasured(node, taken).fold(measured, expected);
-        Row { taken: Some(taken), used, ..row }
-    }
-
-    fn incoming(&self, pod: &Pod, handle: &Handle<'_>) -> Incoming {
-        Incoming {
-            usage: self.settings.expected(pod),
-            fresh_since: self.reader.fresh_since(handle),
-        }
-    }
-
-    #[inline]
-    fn excess(
-        &self,
-        incoming: &Incoming,
-        node: &NodeView<'_>,
-        rows: &mut Locked<'_, Row>,
-    ) -> Option<&'static str> {
-        let row = rows.of(node, || self.row(node));
-        self.settings.excess(&row, incoming)
+    fn excess(&self, incoming: &Incoming<Amounts>, node: &NodeView<'_>) -> Option<&'static str> {
+        self.rating.excess(&self.row(node), incoming)
     }
 
     /// Queues the pod if the node with this name takes it now.
@@ -310,7 +302,7 @@ impl LoadAwareScheduling {
             return Ok(QueueingHint::Skip);
         };
         let incoming = self.incoming(event.pod, event.handle);
-        let excess = self.excess(&incoming, &cluster.node(node), &mut self.rows.lock());
+        let excess = self.excess(&incoming, &cluster.node(node));
         Ok(QueueingHint::queue_if(excess.is_none()))
     }
 
@@ -336,12 +328,6 @@ impl LoadAwareScheduling {
         let at = handle.now + wait;
         handle.command(Command::SetTimer { plugin: NAME.into(), at, token: EXPIRY });
     }
-}
-
-/// The pod to be placed, and since when measurements count.
-struct Incoming {
-    usage: Amounts,
-    fresh_since: Time,
 }
 
 /// A measurement that expires changes the verdict without a change of the node. While pods are
@@ -391,14 +377,19 @@ impl PreFilter for LoadAwareScheduling {
 impl Filter for LoadAwareScheduling {
     fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         let incoming = self.incoming(attempt.pod, attempt.handle);
-        let excess = self.excess(&incoming, node, &mut self.rows.lock());
+        let excess = self.excess(&incoming, node);
         excess.map_or_else(Status::success, Status::unschedulable)
     }
 
     fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         let incoming = self.incoming(attempt.pod, attempt.handle);
-        let (mut rows, cluster) = (self.rows.lock(), attempt.handle.cluster);
-        nodes.retain(|node| self.excess(&incoming, &cluster.node(node), &mut rows).is_none());
+        let cluster = attempt.handle.cluster;
+        let all: Vec<NodeIx> = nodes.iter().collect();
+        self.rows(all.iter().map(|node| cluster.node(*node)), |place, row| {
+            if self.rating.excess(row, &incoming).is_some() {
+                nodes.remove(all[place]);
+            }
+        });
         Ok(())
     }
 
@@ -406,28 +397,5 @@ impl Filter for LoadAwareScheduling {
     fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
         let AgeStep(step) = AgeStep::of(attempt.handle);
         Some(Dependence::on(FilterScope::NodeAsOf(step.unsigned_abs())))
-    }
-}
-
-impl Score for LoadAwareScheduling {
-    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        let incoming = self.incoming(attempt.pod, attempt.handle);
-        let row = self.rows.lock().of(node, || self.row(node));
-        Ok(self.settings.score(&row, &incoming))
-    }
-
-    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let incoming = self.incoming(attempt.pod, attempt.handle);
-        let (mut rows, cluster) = (self.rows.lock(), attempt.handle.cluster);
-        for (node, score) in scores.nodes.iter().zip(scores.values) {
-            let node = cluster.node(*node);
-            let row = rows.of(&node, || self.row(&node));
-            *score = self.settings.score(&row, &incoming);
-        }
-        Ok(())
-    }
-
-    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(Reader::dependence(attempt))
     }
 }

@@ -1,14 +1,11 @@
 //! LoadVariationRiskBalancing: prefers nodes whose measured load is low and steady.
 
-use framework::{
-    Attempt, AttemptMut, Dependence, NodeView, PerNode, Plugin, PluginArgs, Score, ScoreScope,
-    Status, Time,
-};
+use framework::{NodeView, Plugin, PluginArgs, Pod, Time};
 use serde::{Deserialize, Serialize};
 
+use super::frame::{LoadPlugin, Rating};
 use super::measured::Measured;
 use super::pods::{self, Amounts};
-use super::rows::{Locked, Rows};
 use super::{LoadArgs, Reader, allocatable, capacity, rounded};
 
 /// Name of the plugin.
@@ -40,13 +37,10 @@ impl Default for LoadVariationRiskBalancingArgs {
 /// The fields that the arguments may have beside those of the load.
 const FIELDS: [&str; 2] = ["safeVarianceMargin", "safeVarianceSensitivity"];
 
-/// The plugin.
 #[derive(Debug)]
 struct LoadVariationRiskBalancing {
-    reader: Reader,
     margin: f64,
     sensitivity: f64,
-    rows: Rows<Row>,
 }
 
 /// The load of a node without the pod.
@@ -90,12 +84,11 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
             ));
         }
     }
-    let plugin = LoadVariationRiskBalancing {
-        reader: reader.clone(),
+    let rating = LoadVariationRiskBalancing {
         margin: args.safe_variance_margin,
         sensitivity: args.safe_variance_sensitivity,
-        rows: Rows::default(),
     };
+    let plugin = LoadPlugin::new(rating, &reader);
     let plugin = reader.register(Plugin::new(NAME, plugin).score());
     let plugin = notes.into_iter().fold(plugin, |plugin, note| plugin.note(note));
     Ok(plugin.decides_by_template().args(&args).build())
@@ -116,9 +109,14 @@ impl Part {
     }
 }
 
-impl LoadVariationRiskBalancing {
-    fn row(&self, node: &NodeView<'_>) -> Row {
-        let Some(metrics) = self.reader.last(node) else { return Row::default() };
+impl Rating for LoadVariationRiskBalancing {
+    type Row = Row;
+    type Asked = Amounts;
+    /// The pods on the node count by what is measured.
+    const COUNTS_PODS: bool = false;
+
+    fn row(&self, node: &NodeView<'_>, reader: &Reader) -> Row {
+        let Some(metrics) = reader.last(node) else { return Row::default() };
         let (capacity, allocatable) = (capacity(node), allocatable(node));
         let part = |own: Measured, capacity: i64, allocatable: i64| {
             let deviation = own.deviation.clamp(0.0, 1.0).powf(1.0 / self.sensitivity);
@@ -135,55 +133,20 @@ impl LoadVariationRiskBalancing {
         }
     }
 
+    fn asked(&self, pod: &Pod) -> Amounts {
+        pods::requests(pod)
+    }
+
     #[inline]
-    fn score_of(
-        &self,
-        incoming: &Incoming,
-        node: &NodeView<'_>,
-        rows: &mut Locked<'_, Row>,
-    ) -> i64 {
-        let row = rows.of(node, || self.row(node));
-        if row.taken < incoming.fresh_since {
+    fn score(&self, row: &Row, asked: &Amounts, fresh_since: Time) -> i64 {
+        if row.taken < fresh_since {
             return 0;
         }
-        let cpu = row.cpu.map(|own| own.score(incoming.request.milli_cpu));
-        let memory = row.memory.map(|own| own.score(incoming.request.memory));
+        let cpu = row.cpu.map(|own| own.score(asked.milli_cpu));
+        let memory = row.memory.map(|own| own.score(asked.memory));
         rounded(match (cpu, memory) {
             (Some(cpu), Some(memory)) => cpu.min(memory),
             (own, other) => own.or(other).unwrap_or(0.0),
         })
-    }
-
-    fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {
-        Incoming {
-            request: pods::requests(attempt.pod),
-            fresh_since: self.reader.fresh_since(attempt.handle),
-        }
-    }
-}
-
-/// The pod to be placed, and since when measurements count.
-struct Incoming {
-    request: Amounts,
-    fresh_since: Time,
-}
-
-impl Score for LoadVariationRiskBalancing {
-    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        Ok(self.score_of(&self.incoming(attempt), node, &mut self.rows.lock()))
-    }
-
-    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let (incoming, cluster) = (self.incoming(attempt), attempt.handle.cluster);
-        let mut rows = self.rows.lock();
-        for (node, score) in scores.nodes.iter().zip(scores.values) {
-            *score = self.score_of(&incoming, &cluster.node(*node), &mut rows);
-        }
-        Ok(())
-    }
-
-    /// The pods on the node count by what is measured.
-    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(Reader::dependence(attempt).without_pods())
     }
 }

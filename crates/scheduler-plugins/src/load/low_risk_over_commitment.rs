@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use framework::{
-    Attempt, AttemptMut, Dependence, NodeView, PerNode, Plugin, PluginArgs, Pod, Score, ScoreScope,
-    Status, Time,
-};
+use framework::{NodeView, Plugin, PluginArgs, Pod, Time};
 use serde::{Deserialize, Serialize};
 
 use super::beta::Beta;
+use super::frame::{LoadPlugin, Rating};
 use super::measured::Measured;
 use super::pods::{self, Amounts, OVERHEAD};
-use super::rows::{Locked, Rows};
 use super::{LoadArgs, Reader, allocatable, capacity, rounded};
 
 /// Name of the plugin.
@@ -50,16 +47,8 @@ impl Default for LowRiskOverCommitmentArgs {
 /// The fields that the arguments may have beside those of the load.
 const FIELDS: [&str; 2] = ["smoothingWindowSize", "riskLimitWeights"];
 
-/// The plugin.
-#[derive(Debug)]
-struct LowRiskOverCommitment {
-    reader: Reader,
-    settings: Settings,
-    rows: Rows<Row>,
-}
-
 #[derive(Debug, Clone, Copy)]
-struct Settings {
+struct LowRiskOverCommitment {
     window: i64,
     cpu_weight: f64,
     memory_weight: f64,
@@ -102,12 +91,12 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
             *weight = DEFAULT_WEIGHT;
         }
     }
-    let settings = Settings {
+    let rating = LowRiskOverCommitment {
         window: args.smoothing_window_size,
         cpu_weight: args.risk_limit_weights["cpu"],
         memory_weight: args.risk_limit_weights["memory"],
     };
-    let plugin = LowRiskOverCommitment { reader: reader.clone(), settings, rows: Rows::default() };
+    let plugin = LoadPlugin::new(rating, &reader);
     let plugin = Plugin::new(NAME, plugin).score().keep_containers().keep_pod_field(OVERHEAD);
     Ok(reader.register(plugin).decides_by_template().args(&args).build())
 }
@@ -179,9 +168,13 @@ impl Part {
     }
 }
 
-impl LowRiskOverCommitment {
-    fn row(&self, node: &NodeView<'_>) -> Row {
-        let Some(metrics) = self.reader.last(node) else { return Row::default() };
+impl Rating for LowRiskOverCommitment {
+    type Row = Row;
+    type Asked = Asked;
+    const COUNTS_PODS: bool = true;
+
+    fn row(&self, node: &NodeView<'_>, reader: &Reader) -> Row {
+        let Some(metrics) = reader.last(node) else { return Row::default() };
         let (capacity, allocatable) = (capacity(node), allocatable(node));
         let all = node.pods().map(|pod| Asked::of(pod)).fold(Asked::default(), |sum, own| Asked {
             requests: sum.requests.plus(own.requests),
@@ -189,7 +182,7 @@ impl LowRiskOverCommitment {
         });
         let requests = all.requests.at_most(allocatable);
         let with_load = |part: Part, measured: Option<Measured>, measured_of: i64| {
-            let window = self.settings.window;
+            let window = self.window;
             let load_risk = measured
                 .map_or(0.0, |own| load_risk(own, own.average.share_of(measured_of), part, window));
             Part { load_risk, ..part }
@@ -214,56 +207,18 @@ impl LowRiskOverCommitment {
         }
     }
 
+    fn asked(&self, pod: &Pod) -> Asked {
+        Asked::of(pod)
+    }
+
     #[inline]
-    fn score_of(
-        &self,
-        incoming: &Incoming,
-        node: &NodeView<'_>,
-        rows: &mut Locked<'_, Row>,
-    ) -> i64 {
-        if incoming.asked.is_nothing() {
+    fn score(&self, row: &Row, asked: &Asked, fresh_since: Time) -> i64 {
+        if asked.is_nothing() || !row.is_measured || row.taken < fresh_since {
             return 0;
         }
-        let row = rows.of(node, || self.row(node));
-        if !row.is_measured || row.taken < incoming.fresh_since {
-            return 0;
-        }
-        let Incoming { asked: Asked { requests, limits }, .. } = incoming;
-        let Settings { cpu_weight, memory_weight, .. } = self.settings;
-        let cpu = row.cpu.risk(requests.milli_cpu, limits.milli_cpu, cpu_weight);
-        let memory = row.memory.risk(requests.memory, limits.memory, memory_weight);
+        let Asked { requests, limits } = asked;
+        let cpu = row.cpu.risk(requests.milli_cpu, limits.milli_cpu, self.cpu_weight);
+        let memory = row.memory.risk(requests.memory, limits.memory, self.memory_weight);
         rounded((1.0 - cpu.max(memory)) * 100.0)
-    }
-
-    fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {
-        Incoming {
-            asked: Asked::of(attempt.pod),
-            fresh_since: self.reader.fresh_since(attempt.handle),
-        }
-    }
-}
-
-/// The pod to be placed, and since when measurements count.
-struct Incoming {
-    asked: Asked,
-    fresh_since: Time,
-}
-
-impl Score for LowRiskOverCommitment {
-    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        Ok(self.score_of(&self.incoming(attempt), node, &mut self.rows.lock()))
-    }
-
-    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let (incoming, cluster) = (self.incoming(attempt), attempt.handle.cluster);
-        let mut rows = self.rows.lock();
-        for (node, score) in scores.nodes.iter().zip(scores.values) {
-            *score = self.score_of(&incoming, &cluster.node(*node), &mut rows);
-        }
-        Ok(())
-    }
-
-    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(Reader::dependence(attempt))
     }
 }

@@ -8,16 +8,16 @@
 //! | `source` | the sources, and their answers |
 //! | `measured` | what was measured on a node |
 //! | `pods` | what pods ask for, and which of them a measurement contains |
-//! | `rows` | what plugins keep of each node |
+//! | `frame` | what is common to the Score plugins, and what they keep of each node |
 //! | `beta` | the beta distribution |
 
 mod beta;
+mod frame;
 pub mod load_aware_scheduling;
 pub mod load_variation_risk_balancing;
 pub mod low_risk_over_commitment;
 mod measured;
 mod pods;
-mod rows;
 mod source;
 pub mod target_load_packing;
 

@@ -1,13 +1,13 @@
 //! TargetLoadPacking: packs nodes up to a target utilization of their CPUs, and avoids nodes above.
 
 use framework::{
-    Attempt, AttemptMut, ContainerKind, ContainerResources, Dependence, NodeView, PerNode, Plugin,
-    PluginArgs, Pod, Score, ScoreScope, Status, Time, api, parse_resource_list,
+    ContainerKind, ContainerResources, NodeView, Plugin, PluginArgs, Pod, Time, api,
+    parse_resource_list,
 };
 use serde::{Deserialize, Serialize};
 
+use super::frame::{LoadPlugin, Rating};
 use super::pods::{self, OVERHEAD};
-use super::rows::{Locked, Rows};
 use super::{LoadArgs, Reader, capacity, rounded};
 
 /// Name of the plugin.
@@ -44,14 +44,11 @@ impl Default for TargetLoadPackingArgs {
 /// The fields that the arguments may have beside those of the load.
 const FIELDS: [&str; 3] = ["targetUtilization", "defaultRequests", "defaultRequestsMultiplier"];
 
-/// The plugin.
 #[derive(Debug)]
 struct TargetLoadPacking {
-    reader: Reader,
     target: i64,
     default_milli_cpu: i64,
     multiplier: f64,
-    rows: Rows<Row>,
 }
 
 /// The load of a node without the pod.
@@ -90,16 +87,15 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     if let Some(problem) = problems.first() {
         return Err(problem.to_string());
     }
-    let plugin = TargetLoadPacking {
-        reader: reader.clone(),
+    let rating = TargetLoadPacking {
         target: args.target_utilization,
         default_milli_cpu: match args.default_requests.contains_key("cpu") {
             true => defaults.milli_cpu,
             false => 1000,
         },
         multiplier,
-        rows: Rows::default(),
     };
+    let plugin = LoadPlugin::new(rating, &reader);
     let plugin = Plugin::new(NAME, plugin).score().keep_containers().keep_pod_field(OVERHEAD);
     Ok(reader.register(plugin).decides_by_template().args(&args).build())
 }
@@ -119,11 +115,18 @@ impl TargetLoadPacking {
             (limit, _) => limit,
         }
     }
+}
+
+impl Rating for TargetLoadPacking {
+    type Row = Row;
+    /// The expected usage of the pod, in thousandths of a CPU.
+    type Asked = i64;
+    const COUNTS_PODS: bool = true;
 
     /// Returns the load of the node, with the expected usage of pods that are not measured.
-    fn row(&self, node: &NodeView<'_>) -> Row {
+    fn row(&self, node: &NodeView<'_>, reader: &Reader) -> Row {
         let measured = || {
-            let metrics = self.reader.last(node)?;
+            let metrics = reader.last(node)?;
             Some((metrics.taken, metrics.cpu?.last_listed?))
         };
         let Some((taken, level)) = measured() else { return Row::default() };
@@ -133,33 +136,18 @@ impl TargetLoadPacking {
         Row { taken, usage: level.amount_of(capacity) + missing as f64, capacity }
     }
 
+    fn asked(&self, pod: &Pod) -> i64 {
+        self.predicted(pod)
+    }
+
     #[inline]
-    fn score_of(
-        &self,
-        incoming: &Incoming,
-        node: &NodeView<'_>,
-        rows: &mut Locked<'_, Row>,
-    ) -> i64 {
-        let row = rows.of(node, || self.row(node));
-        if row.capacity <= 0 || row.taken < incoming.fresh_since {
+    fn score(&self, row: &Row, asked: &i64, fresh_since: Time) -> i64 {
+        if row.capacity <= 0 || row.taken < fresh_since {
             return 0;
         }
-        let usage = row.usage + incoming.milli_cpu as f64;
+        let usage = row.usage + *asked as f64;
         score(100.0 * usage / row.capacity as f64, self.target as f64)
     }
-
-    fn incoming(&self, attempt: &Attempt<'_>) -> Incoming {
-        Incoming {
-            milli_cpu: self.predicted(attempt.pod),
-            fresh_since: self.reader.fresh_since(attempt.handle),
-        }
-    }
-}
-
-/// The pod to be placed, and since when measurements count.
-struct Incoming {
-    milli_cpu: i64,
-    fresh_since: Time,
 }
 
 /// Returns the score for an expected utilization: it rises from `target` to 100 at the target,
@@ -171,25 +159,6 @@ fn score(utilization: f64, target: f64) -> i64 {
         below => (100.0 - target) * below / target + target,
     };
     rounded(score)
-}
-
-impl Score for TargetLoadPacking {
-    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
-        Ok(self.score_of(&self.incoming(attempt), node, &mut self.rows.lock()))
-    }
-
-    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let (incoming, cluster) = (self.incoming(attempt), attempt.handle.cluster);
-        let mut rows = self.rows.lock();
-        for (node, score) in scores.nodes.iter().zip(scores.values) {
-            *score = self.score_of(&incoming, &cluster.node(*node), &mut rows);
-        }
-        Ok(())
-    }
-
-    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
-        Some(Reader::dependence(attempt))
-    }
 }
 
 #[cfg(test)]

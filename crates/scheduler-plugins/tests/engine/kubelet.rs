@@ -214,18 +214,15 @@ impl Cluster {
         self.world.pod_of(name, &containers.collect::<Vec<_>>());
     }
 
-    /// Schedules, and lets the kubelets admit what was bound to them. Returns the pods that one
-    /// does not admit.
+    /// Schedules, and lets the kubelets admit what was bound to them, in that order. Returns the
+    /// pods that one does not admit.
     fn settle(&mut self, choice: usize) -> Vec<String> {
         self.world.settle();
         let mut refused = Vec::new();
-        for (name, placed) in self.world.placements() {
-            let Some(placed) = placed else { continue };
+        for name in std::mem::take(&mut self.world.bound) {
+            let Some(placed) = self.world.node_of(&name).map(str::to_owned) else { continue };
             let number: usize = placed.trim_start_matches('n').parse().unwrap();
             let kubelet = &mut self.kubelets[number];
-            if kubelet.admitted.contains_key(&name) {
-                continue;
-            }
             if kubelet.admit(&name, &self.asked[&name], choice) {
                 self.world.start(&PodKey::new("default", &name));
             } else {

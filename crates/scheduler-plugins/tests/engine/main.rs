@@ -5,4 +5,5 @@
 mod kubelet;
 mod load;
 mod node_resource_topology;
+mod reference;
 mod world;

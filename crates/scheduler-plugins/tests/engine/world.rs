@@ -22,6 +22,8 @@ pub(crate) struct World {
     fields: ExtraFields,
     pub(crate) pods: BTreeMap<PodKey, Pod>,
     pub(crate) messages: BTreeMap<PodKey, String>,
+    /// The names of the pods in the order in which they were bound.
+    pub(crate) bound: Vec<String>,
 }
 
 impl World {
@@ -54,6 +56,7 @@ impl World {
             fields,
             pods: BTreeMap::new(),
             messages: BTreeMap::new(),
+            bound: Vec::new(),
         }
     }
 
@@ -145,6 +148,7 @@ impl World {
 
     /// Reports the pod with its node, as the watch would.
     fn bound(&mut self, binding: &Binding) {
+        self.bound.push(binding.pod.name.to_string());
         let pod = self.pods.get_mut(&binding.pod).unwrap();
         pod.node_name = Some(binding.node.clone());
         pod.resource_version += 1;
