@@ -7,6 +7,7 @@
 pub mod api;
 mod containers;
 pub mod device;
+mod elastic_quota;
 mod event_resource;
 mod extra;
 mod labels;
@@ -33,6 +34,10 @@ mod topology_level;
 mod topology_selector;
 
 pub use self::containers::{ContainerKind, ContainerResources};
+pub use self::elastic_quota::{
+    ELASTIC_QUOTAS, ElasticQuota, QUOTA_IS_PARENT_LABEL, QUOTA_LENDS_LABEL, QUOTA_NAME_LABEL,
+    QUOTA_PARENT_LABEL, QUOTA_WEIGHT_ANNOTATION, QuotaAmounts, QuotaFault, QuotaKey, QuotaSpec,
+};
 pub use self::event_resource::EventResource;
 pub use self::extra::{Extra, ExtraFields};
 pub use self::labels::{Labels, label_key_faults};

@@ -31,6 +31,7 @@ mod pod_query;
 mod pods;
 mod posting;
 mod queries;
+mod quotas;
 mod related;
 mod row;
 mod selector_index;
@@ -77,10 +78,12 @@ pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
 pub use self::queries::PodCount;
+pub use self::quotas::quota_key;
 pub use self::sums::PodSums;
 pub use self::tentative::{TentativePlacing, TentativeRemoval};
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
+pub use ::quota;
 
 use self::attached_volumes::{AttachedVolumes, CountChange};
 use self::budgets::DisruptionBudgets;
@@ -100,6 +103,7 @@ use self::related::Related;
 use self::row::{Row, RowKind};
 use self::storage::Storage;
 use self::terms::Terms;
+use ::quota::Books;
 use api::storage::InTreePlugin;
 use api::{
     EventResource, HostPort, Labels, Node, ObjectKey, Pod, PodSpec, PodVolume, Protocol, Shared,
@@ -179,6 +183,7 @@ pub struct Cluster {
     storage_changes: u64,
     disruption_budgets: DisruptionBudgets,
     pod_groups: PodGroups,
+    quotas: Books,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -416,6 +421,7 @@ impl Cluster {
         let placed = self.pods.insert(PlacedPod { pod, node: ix, slot, membership });
         pods.push(placed);
         self.pod_groups.set_placed(&self.pods.get(placed).pod, Some(placed));
+        self.quotas.set_placed(&self.pods.get(placed).pod, true);
         self.storage.add_claim_user(placed, &self.pods.get(placed).pod);
         self.count_volumes_of_pod(placed, CountChange::Add);
         self.add_to_label_set(placed);
@@ -490,6 +496,7 @@ impl Cluster {
         self.remove_from_label_set(&placed);
         self.terms.remove(&placed.pod, placed.node);
         self.pod_groups.set_placed(&placed.pod, None);
+        self.quotas.set_placed(&placed.pod, false);
         self.storage.remove_claim_user(pod, &placed.pod);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -549,9 +556,11 @@ impl Cluster {
             Part::None => {}
             Part::Budgets => self.disruption_budgets.set(object, &mut self.label_sets),
             Part::PodGroups => self.pod_groups.set(object),
+            Part::Quotas => self.set_quota(object),
             Part::Related => self.related.set(object),
             Part::Storage => self.set_storage(object),
             Part::Devices => {
+                self.set_claim_of_quotas(object);
                 self.devices.set(object);
                 let row_of = |name: &str| self.by_name.get(name, |ix| &self.rows[ix.index()].name);
                 self.devices.shapes.update_column(row_of);

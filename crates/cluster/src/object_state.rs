@@ -16,8 +16,8 @@ use ::api::storage::{
     VolumeAttachment,
 };
 use ::api::{
-    COSCHEDULING_POD_GROUPS, ControllerKind, EventResource, LabelSelector, Labels, ObjectKey,
-    PodGroup, api,
+    COSCHEDULING_POD_GROUPS, ControllerKind, ELASTIC_QUOTAS, ElasticQuota, EventResource,
+    LabelSelector, Labels, ObjectKey, PodGroup, QuotaFault, api,
 };
 
 /// Declares the kinds that are decoded into types. A row: the type, the part of the cluster that
@@ -80,6 +80,7 @@ pub(super) enum Part {
     Related,
     Budgets,
     PodGroups,
+    Quotas,
     Storage,
     Devices,
     /// No part: only plugins read the object.
@@ -104,6 +105,7 @@ typed_kinds! {
     PodDisruptionBudget in Budgets: EventResource::PodDisruptionBudget => PodDisruptionBudget::decode;
     PodGroup in PodGroups: EventResource::PodGroup | EventResource::Custom(_) if is_pod_group
         => decode_pod_group;
+    ElasticQuota in Quotas: EventResource::Custom(_) if is_elastic_quota => decode_elastic_quota;
     PersistentVolumeClaim in Storage: EventResource::PersistentVolumeClaim
         => from_api(PersistentVolumeClaim::from_api);
     PersistentVolume in Storage: EventResource::PersistentVolume => from_api(PersistentVolume::from_api);
@@ -168,6 +170,15 @@ fn is_pod_group(kind: &EventResource) -> bool {
         EventResource::Custom(kind) => **kind == *COSCHEDULING_POD_GROUPS,
         kind => *kind == EventResource::PodGroup,
     }
+}
+
+fn is_elastic_quota(kind: &EventResource) -> bool {
+    matches!(kind, EventResource::Custom(kind) if **kind == *ELASTIC_QUOTAS)
+}
+
+fn decode_elastic_quota(_: &ObjectKey, object: &Value) -> Result<ElasticQuota, DecodeError> {
+    ElasticQuota::from_api(&decode(object, "")?)
+        .map_err(|QuotaFault { path, reason }| DecodeError { path, reason })
 }
 
 fn decode_pod_group(key: &ObjectKey, object: &Value) -> Result<PodGroup, DecodeError> {
@@ -264,6 +275,7 @@ mod tests {
             (EventResource::Custom(DEVICE_TAINT_RULES.into()), odd_spec(), "spec: "),
             (EventResource::Custom(COSCHEDULING_POD_GROUPS.into()), odd_spec(), "spec: "),
             (EventResource::PodGroup, odd_spec(), "spec: "),
+            (EventResource::Custom(ELASTIC_QUOTAS.into()), odd_spec(), "spec: "),
             (EventResource::PodDisruptionBudget, odd_spec(), "spec: "),
             (EventResource::StorageClass, json!({"provisioner": 7}), "provisioner: "),
             (EventResource::CsiStorageCapacity, json!({"capacity": []}), "capacity: "),

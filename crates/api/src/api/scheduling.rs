@@ -1,8 +1,9 @@
-//! `scheduling.k8s.io` and `scheduling.x-k8s.io`: groups of pods that are decided together.
+//! `scheduling.k8s.io` and `scheduling.x-k8s.io`: groups of pods that are decided together, and
+//! quotas.
 
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectMeta, PodResourceClaim, or_default};
+use super::{ObjectMeta, PodResourceClaim, ResourceList, or_default};
 
 api! {
     /// A `scheduling.k8s.io` PodGroup. The versions v1alpha2 and v1beta1 have these fields in
@@ -108,6 +109,30 @@ api! {
     struct CoschedulingPodGroupSpec {
         /// Number of pods that are scheduled together, or none of them.
         min_member: i32,
+    }
+
+    /// A `scheduling.x-k8s.io/v1alpha1` ElasticQuota, of CapacityScheduling.
+    struct ElasticQuota {
+        /// Standard metadata.
+        metadata: ObjectMeta,
+        /// Desired state.
+        spec: ElasticQuotaSpec,
+        /// Observed state.
+        status: ElasticQuotaStatus,
+    }
+
+    /// `spec` of an ElasticQuota.
+    struct ElasticQuotaSpec {
+        /// The guaranteed amounts.
+        min: Option<ResourceList>,
+        /// The largest amounts.
+        max: Option<ResourceList>,
+    }
+
+    /// `status` of an ElasticQuota.
+    struct ElasticQuotaStatus {
+        /// The amounts in use.
+        used: Option<ResourceList>,
     }
 }
 

@@ -141,6 +141,10 @@ fn cluster_with(pods: &[Traits]) -> Cluster {
     let kind = EventResource::PodDisruptionBudget;
     cluster.set_json(&kind, "default", "b", Some(Arc::new(budget)));
     cluster.register_query(&query_of(0));
+    cluster.count_quotas();
+    let quota = json!({ "spec": { "min": { "cpu": "4", "example.com/gpu": 2 } } });
+    let kind = EventResource::Custom(::api::ELASTIC_QUOTAS.into());
+    cluster.set_json(&kind, "default", "q", Some(Arc::new(quota)));
     for (number, traits) in pods.iter().enumerate() {
         cluster.place_pod(pod_of(&format!("p{number}"), traits), &format!("n{}", traits.node));
     }
@@ -199,6 +203,15 @@ fn observed(cluster: &Cluster) -> BTreeMap<String, String> {
     let attached = (0..cluster.table_len()).map(|ix| (ix, attached.get(NodeIx::new(ix))));
     let attached: Vec<_> = attached.filter(|(_, count)| *count > 0).collect();
     note("attached".to_owned(), format!("{attached:?}"));
+    for view in cluster.quotas().quotas() {
+        let resources = cluster.quotas().all_resources().map(|resource| {
+            let name = cluster.quotas().resource_name(resource);
+            (name, view.used(resource), view.demand(resource))
+        });
+        let used = resources.filter(|(_, used, demand)| (*used, *demand) != (0, 0));
+        let used: BTreeSet<_> = used.collect();
+        note(format!("quota {}", view.key()), format!("{used:?} {}", view.waiting()));
+    }
     note("count".to_owned(), cluster.pod_count().to_string());
     observed
 }

@@ -416,6 +416,11 @@ impl Profiles {
         self.schedules_groups
     }
 
+    /// Whether a plugin reads the books of quotas.
+    pub fn counts_quotas(&self) -> bool {
+        self.plugins().any(|plugin| plugin.counts_quotas)
+    }
+
     /// Whether gangs are placed whole (gate GangScheduling of 1.36).
     pub(crate) const fn places_gangs_whole(&self) -> bool {
         self.places_gangs_whole

@@ -75,6 +75,9 @@ impl World {
         if profiles.schedules_groups() {
             cluster.count_pod_groups();
         }
+        if profiles.counts_quotas() {
+            cluster.count_quotas();
+        }
         Self {
             profiles,
             cluster,

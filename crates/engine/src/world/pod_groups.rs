@@ -71,6 +71,10 @@ impl World {
 impl World {
     /// Notes the pending pod that the watch shows in place of another version, or that one is gone.
     pub(super) fn set_pending_member(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
+        if self.cluster.quotas().counts() {
+            old.into_iter().for_each(|old| self.cluster.set_pending_claimant(old, false));
+            new.into_iter().for_each(|new| self.cluster.set_pending_claimant(new, true));
+        }
         if !self.profiles.schedules_groups() {
             return;
         }

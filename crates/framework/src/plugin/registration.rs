@@ -88,6 +88,8 @@ macro_rules! define_plugin {
             pub decides_by_template: bool,
             /// Whether the plugin keeps the pods of a PodGroup together.
             pub schedules_groups: bool,
+            /// Whether the plugin reads the [books of quotas](crate::Cluster::quotas).
+            pub counts_quotas: bool,
             /// Sentences for operators about the arguments, shown when the scheduler starts.
             pub notes: Vec<String>,
             /// The state of the plugin, for the `Debug` form.
@@ -112,6 +114,7 @@ macro_rules! define_plugin {
                     events: None,
                     decides_by_template: false,
                     schedules_groups: false,
+                    counts_quotas: false,
                     notes: Vec::new(),
                     state: None,
                 }
@@ -286,6 +289,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub const fn schedules_groups(mut self) -> Self {
         self.built.schedules_groups = true;
         self
+    }
+
+    /// Declares that the plugin reads the [books of quotas](crate::Cluster::quotas), so that the
+    /// cluster keeps them. [Watches](Self::watch) ElasticQuotas.
+    #[must_use]
+    pub fn counts_quotas(mut self) -> Self {
+        self.built.counts_quotas = true;
+        self.watch(crate::ELASTIC_QUOTAS)
     }
 
     /// Adds a sentence for operators, for example about an argument without effect. The daemon logs
