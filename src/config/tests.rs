@@ -350,7 +350,7 @@ fn unbuildable_profiles_are_rejected() {
     );
 }
 
-/// The profile of the chart of scheduler-plugins, without CapacityScheduling.
+/// The profile of the chart of scheduler-plugins, without and with CapacityScheduling.
 #[test]
 fn configuration_of_scheduler_plugins_is_read() {
     let mut registry = plugins::registry();
@@ -369,11 +369,11 @@ fn configuration_of_scheduler_plugins_is_read() {
     );
     let chart = text.replace("enabled:\n", "enabled:\n      - name: CapacityScheduling\n");
     let config = load(&chart, &Gates::default()).unwrap().in_effect();
-    let error = config.build_profiles(&registry).err().unwrap().to_string();
-    assert!(
-        error.contains("initializing plugin \"CapacityScheduling\": it is not built: "),
-        "{error}"
-    );
+    let profiles = config.build_profiles(&registry).unwrap();
+    let profile = profiles.get("scheduler-plugins-scheduler").unwrap();
+    let preempting: Vec<_> = profile.post_filter.iter().map(|own| &*own.name).collect();
+    assert_eq!(preempting, ["CapacityScheduling", "Coscheduling"]);
+    assert!(profile.pre_enqueue.iter().any(|own| &*own.name == "DefaultPreemption"));
 }
 
 /// Decoding, defaults, validation and expansion do a bounded amount of work per profile: twice the

@@ -81,7 +81,7 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
         Permission::of_group("events.k8s.io", "create", "events"),
         Permission::of_group("events.k8s.io", "patch", "events"),
     ];
-    if in_use("DefaultPreemption") {
+    if in_use("DefaultPreemption") || in_use("CapacityScheduling") {
         needed.push(Permission::on("delete", "pods", ""));
     }
     if in_use("VolumeBinding") {
@@ -93,6 +93,10 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
             let status = Permission::of_group(group, "patch", "podgroups");
             needed.push(Permission { subresource: "status", ..status });
         }
+    }
+    if profiles.counts_quotas() {
+        let status = Permission::of_group("scheduling.x-k8s.io", "patch", "elasticquotas");
+        needed.push(Permission { subresource: "status", ..status });
     }
     if in_use("DynamicResources") {
         let claims = |verb, subresource| {

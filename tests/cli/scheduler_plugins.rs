@@ -22,7 +22,6 @@ fn configuration_of_the_guide_is_valid_and_its_output_is_shown() {
 fn profile_with_a_plugin_that_is_not_built_names_what_serves_instead() {
     let text = include_str!("../../config/examples/scheduler-plugins.yaml");
     for (name, instead) in [
-        ("CapacityScheduling", "ResourceQuota"),
         ("NetworkOverhead", "podAffinity"),
         ("TopologicalSort", "PrioritySort"),
         ("SySched", "podAntiAffinity"),

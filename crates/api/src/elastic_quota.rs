@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Pod, Quantity, Time, Uid, api};
 
@@ -19,6 +20,8 @@ pub const QUOTA_IS_PARENT_LABEL: &str = "quota.scheduling.koordinator.sh/is-pare
 pub const QUOTA_LENDS_LABEL: &str = "quota.scheduling.koordinator.sh/allow-lent-resource";
 /// The annotation of an ElasticQuota with its weight for each resource, as a JSON resource list.
 pub const QUOTA_WEIGHT_ANNOTATION: &str = "quota.scheduling.koordinator.sh/shared-weight";
+/// The annotation of an ElasticQuota with the seconds for which its pods are spared, from their start.
+pub const QUOTA_MINIMUM_RUN_ANNOTATION: &str = "loadmaster.io/minimum-run-seconds";
 /// The name of the parent that quotas without one have in Koordinator.
 const ROOT_QUOTA: &str = "koordinator-root-quota";
 
@@ -70,6 +73,8 @@ pub struct QuotaSpec {
     pub lends: bool,
     /// Its share of what is left, compared with that of others; `None` for the default.
     pub weight: Option<QuotaAmounts>,
+    /// For how long its pods are not evicted for pods of others, from their start.
+    pub minimum_run: Option<Duration>,
 }
 
 /// A field of an ElasticQuota that cannot be read.
@@ -106,6 +111,7 @@ impl ElasticQuota {
                 is_parent,
                 lends: label(QUOTA_LENDS_LABEL) != Some("false"),
                 weight: weight(&metadata.annotations)?,
+                minimum_run: minimum_run(&metadata.annotations)?,
             },
             used: amounts(&status.used, "status.used")?,
         })
@@ -122,6 +128,15 @@ fn weight(annotations: &BTreeMap<String, String>) -> Result<Option<QuotaAmounts>
     amounts(&list, &path).map(Some)
 }
 
+fn minimum_run(annotations: &BTreeMap<String, String>) -> Result<Option<Duration>, QuotaFault> {
+    let Some(text) = annotations.get(QUOTA_MINIMUM_RUN_ANNOTATION) else { return Ok(None) };
+    let seconds = text.trim().parse().map_err(|_| QuotaFault {
+        path: format!("metadata.annotations[{QUOTA_MINIMUM_RUN_ANNOTATION}]"),
+        reason: format!("{text:?} is no whole number of seconds"),
+    })?;
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
 fn amounts(list: &api::ResourceList, path: &str) -> Result<QuotaAmounts, QuotaFault> {
     let amount = |(name, text): (&String, &api::QuantityText)| {
         let quantity: Quantity = text.0.parse().map_err(|error| QuotaFault {
@@ -132,6 +147,25 @@ fn amounts(list: &api::ResourceList, path: &str) -> Result<QuotaAmounts, QuotaFa
         Ok((Arc::from(name.as_str()), amount))
     };
     list.iter().map(amount).collect()
+}
+
+/// Returns an amount of a resource as a quantity: CPU in thousandths, memory and storage with the
+/// largest binary suffix that leaves a whole number.
+pub fn quantity_of(resource: &str, amount: i64) -> String {
+    const SUFFIXES: [&str; 5] = ["", "Ki", "Mi", "Gi", "Ti"];
+    match resource {
+        "cpu" if amount % 1000 != 0 => format!("{amount}m"),
+        "cpu" => (amount / 1000).to_string(),
+        "memory" | "ephemeral-storage" if amount != 0 => {
+            let (mut left, mut suffix) = (amount, 0);
+            while left % 1024 == 0 && suffix + 1 < SUFFIXES.len() {
+                left /= 1024;
+                suffix += 1;
+            }
+            format!("{left}{}", SUFFIXES[suffix])
+        }
+        _ => amount.to_string(),
+    }
 }
 
 impl Pod {
@@ -173,6 +207,21 @@ mod tests {
         assert!(!child.lends);
         let top = read(json!({QUOTA_PARENT_LABEL: ROOT_QUOTA, QUOTA_IS_PARENT_LABEL: "true"}));
         assert_eq!((top.parent, top.is_in_tree, top.is_parent), (None, true, true));
+    }
+
+    #[test]
+    fn amounts_print_as_quantities() {
+        let rows = [
+            ("cpu", 1500, "1500m"),
+            ("cpu", 2000, "2"),
+            ("memory", 3 << 30, "3Gi"),
+            ("memory", 0, "0"),
+            ("memory", 1025, "1025"),
+            ("nvidia.com/gpu", 1024, "1024"),
+        ];
+        for (resource, amount, expected) in rows {
+            assert_eq!(quantity_of(resource, amount), expected);
+        }
     }
 
     #[test]

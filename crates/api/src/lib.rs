@@ -35,8 +35,9 @@ mod topology_selector;
 
 pub use self::containers::{ContainerKind, ContainerResources};
 pub use self::elastic_quota::{
-    ELASTIC_QUOTAS, ElasticQuota, QUOTA_IS_PARENT_LABEL, QUOTA_LENDS_LABEL, QUOTA_NAME_LABEL,
-    QUOTA_PARENT_LABEL, QUOTA_WEIGHT_ANNOTATION, QuotaAmounts, QuotaFault, QuotaKey, QuotaSpec,
+    ELASTIC_QUOTAS, ElasticQuota, QUOTA_IS_PARENT_LABEL, QUOTA_LENDS_LABEL,
+    QUOTA_MINIMUM_RUN_ANNOTATION, QUOTA_NAME_LABEL, QUOTA_PARENT_LABEL, QUOTA_WEIGHT_ANNOTATION,
+    QuotaAmounts, QuotaFault, QuotaKey, QuotaSpec, quantity_of,
 };
 pub use self::event_resource::EventResource;
 pub use self::extra::{Extra, ExtraFields};

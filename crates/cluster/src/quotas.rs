@@ -28,6 +28,11 @@ impl Cluster {
         self.quotas.set_pending(pod, is_pending);
     }
 
+    /// Returns the quotas whose object or usage has changed since the last call.
+    pub fn take_changed_quotas(&mut self) -> Vec<QuotaKey> {
+        self.quotas.take_changed()
+    }
+
     pub(super) fn set_quota(&mut self, object: Indexed<'_>) {
         let ObjectState::ElasticQuota(quota) = object.state else { return };
         self.quotas.set_quota(&quota_key(object.key), object.present(quota));

@@ -35,6 +35,7 @@ use crate::pod_group::GroupStatuses;
 use crate::ports::{Count, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, member_alone};
+use crate::quota_statuses::QuotaStatuses;
 use crate::record::Head;
 use crate::timers::{Timers, fire};
 use crate::world::{Changed, World};
@@ -53,6 +54,7 @@ pub struct Engine {
     timers: Timers,
     group_notices: GroupNotices,
     group_statuses: GroupStatuses,
+    quota_statuses: QuotaStatuses,
     effects: Effects,
     extender_health: ExtenderHealth,
 }
@@ -82,6 +84,7 @@ impl Engine {
             timers: Timers::default(),
             group_notices: GroupNotices::default(),
             group_statuses: GroupStatuses::default(),
+            quota_statuses: QuotaStatuses::default(),
             effects: Effects::default(),
         }
     }
@@ -101,6 +104,7 @@ impl Engine {
             self.timers.next_deadline(),
             self.group_notices.next_deadline(),
             self.group_statuses.next_deadline(),
+            self.quota_statuses.next_deadline(),
             self.attempts.group_reports().next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
@@ -184,6 +188,7 @@ impl Engine {
         attempts.answer(effect, answer, world, cx);
         attempts.group_reports_mut().answer(effect, answer, cx.now);
         self.group_statuses.answer(effect, answer, cx.now);
+        self.quota_statuses.answer(effect, answer, cx.now);
         self.place_refused(cx);
         let Self { attempts, preemptions, world, .. } = self;
         preemptions.answer(effect, answer, world, attempts, cx);
@@ -199,6 +204,7 @@ impl Engine {
         self.world.flush_queue(cx);
         self.group_notices.tick(cx.now);
         self.group_statuses.tick(cx.now);
+        self.quota_statuses.tick(cx.now);
         self.attempts.group_reports_mut().tick(cx.now);
         self.attempts.tick(&mut self.world, cx);
         while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
@@ -377,6 +383,7 @@ impl Engine {
     /// ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
         self.report_groups(cx);
+        self.quota_statuses.write_due(&mut self.world, cx);
         let queued = match self.world.pop(cx)? {
             QueuedEntity::Pod(queued) => queued,
             QueuedEntity::Group(group) => return Some(self.schedule_group(group, cx)),

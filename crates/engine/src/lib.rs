@@ -54,6 +54,7 @@ pub mod ports;
 mod preemption;
 pub mod profile;
 pub mod queue;
+mod quota_statuses;
 mod ranking;
 pub mod record;
 mod reserving;

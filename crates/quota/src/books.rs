@@ -39,6 +39,8 @@ pub struct Books {
     /// Never iterated.
     pods: HashMap<Uid, Claimant>,
     root: Root,
+    /// The quotas that have changed since they were taken.
+    changed: BTreeSet<QuotaIx>,
 }
 
 /// What is known of a pod. A pod that is assumed on a node is both.
@@ -147,18 +149,37 @@ impl Books {
         let mut amounts: Amounts = own.collect();
         for key in claims_of(pod) {
             let Some(book) = self.claims.get(&key) else { continue };
-            let is_used =
-                |users: &crate::claims::ClaimUsers| users.choice == choice && users.placed > 0;
-            if book.users.iter().any(is_used) {
-                continue;
-            }
-            for (name, count) in &book.devices {
-                if let Some(resource) = self.resources.get(name) {
-                    amounts.add(resource, i128::from(*count));
-                }
+            let mut of_choice = book.users.iter().filter(|users| users.choice == choice);
+            if !of_choice.any(|users| users.placed > 0) {
+                self.add_devices(&mut amounts, &book.devices);
             }
         }
         amounts
+    }
+
+    /// Returns what a quota uses less once a pod with a node is gone. Devices that another pod of the
+    /// same choice uses stay in use.
+    pub fn used_by(&self, pod: &Pod) -> Amounts {
+        let choice = Choice::of(pod);
+        let own = of_requests(&pod.requests, |name| self.resources.get(name));
+        let own = own.into_iter().map(|(resource, amount)| (resource, i128::from(amount)));
+        let mut amounts: Amounts = own.collect();
+        for key in claims_of(pod) {
+            let Some(book) = self.claims.get(&key) else { continue };
+            let mut of_choice = book.users.iter().filter(|users| users.choice == choice);
+            if of_choice.any(|users| users.placed == 1) {
+                self.add_devices(&mut amounts, &book.devices);
+            }
+        }
+        amounts
+    }
+
+    fn add_devices(&self, amounts: &mut Amounts, devices: &[(Arc<str>, i64)]) {
+        for (name, count) in devices {
+            if let Some(resource) = self.resources.get(name) {
+                amounts.add(resource, i128::from(*count));
+            }
+        }
     }
 
     /// Returns the name of a resource.
@@ -414,6 +435,12 @@ impl Books {
 
 /// Quotas.
 impl Books {
+    /// Returns the quotas whose object or usage has changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<QuotaKey> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|ix| self.node(ix).key.clone()).collect()
+    }
+
     /// Adds or replaces a quota, or removes it.
     pub fn set_quota(&mut self, key: &QuotaKey, object: Option<Arc<ElasticQuota>>) {
         if !self.counts {
@@ -428,6 +455,7 @@ impl Books {
             match object {
                 Some(new) if is_same(&new) => {
                     known.object = new;
+                    self.changed.insert(ix);
                 }
                 new => {
                     self.remove(ix);
@@ -451,6 +479,7 @@ impl Books {
         }
         self.quotas[ix.index()] = Some(node);
         self.by_key.insert(key.clone(), ix);
+        self.changed.insert(ix);
         self.by_name.entry(key.name.clone()).or_default().insert(rank.clone());
         self.by_namespace.entry(key.namespace.clone()).or_default().insert(rank);
         self.settle(key);
@@ -470,6 +499,7 @@ impl Books {
             self.unlink(ix);
         }
         self.quotas[ix.index()] = None;
+        self.changed.remove(&ix);
         self.free.push(ix);
     }
 
@@ -609,6 +639,9 @@ impl Books {
         let Change { used, mut demand } = change;
         let mut at = Some(quota);
         while let Some(ix) = at {
+            if used != 0 {
+                self.changed.insert(ix);
+            }
             let node = self.node_mut(ix);
             let (wanted_before, kept_before) = (wanted(node, resource), node.kept_back(resource));
             node.used.add(resource, used);

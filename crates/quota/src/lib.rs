@@ -16,4 +16,4 @@ pub use self::amounts::{Amounts, ResourceIx};
 pub use self::books::Books;
 pub use self::node::{QuotaIx, QuotaView};
 pub use self::shares::{Claim, divide};
-pub use self::verdict::{Less, Reading, Refusal, Request};
+pub use self::verdict::{Reading, Refusal, Request, Sums};

@@ -165,6 +165,11 @@ impl<'a> QuotaView<'a> {
         self.node().used.get(resource)
     }
 
+    /// Returns the amount that pods with a node use of the resource of this name.
+    pub fn used_of(self, name: &str) -> i128 {
+        self.books.resource(name).map_or(0, |resource| self.used(resource))
+    }
+
     /// Returns the amount that all pods ask for, with and without a node. Of the demand of a child
     /// at most its `max` counts.
     pub fn demand(self, resource: ResourceIx) -> i128 {

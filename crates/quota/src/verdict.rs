@@ -37,8 +37,8 @@ pub enum Refusal {
 pub struct Request {
     /// Amounts of the pod, and of pods of its quota that go before it.
     pub own: Amounts,
-    /// These, and amounts of pods of other quotas that go before it.
-    pub all: Amounts,
+    /// Amounts of pods of other quotas that go before it, [added](Books::sum_up) by quota.
+    pub beside: Sums,
 }
 
 const COMPUTE: [ResourceIx; 3] =
@@ -54,7 +54,7 @@ impl Books {
         &self,
         quota: QuotaIx,
         request: &Request,
-        less: &Less,
+        less: &Sums,
         reading: Reading,
     ) -> Result<(), Refusal> {
         let mut below: Option<QuotaIx> = None;
@@ -79,12 +79,14 @@ impl Books {
         ix: QuotaIx,
         below: Option<QuotaIx>,
         request: &Request,
-        less: &Less,
+        less: &Sums,
         reading: Reading,
     ) -> Option<ResourceIx> {
         let node = self.node(ix);
-        let after =
-            |resource| node.used.get(resource) - less.of(ix, resource) + request.own.get(resource);
+        let after = |resource| {
+            let asked = request.own.get(resource) + request.beside.of(ix, resource);
+            node.used.get(resource) - less.of(ix, resource) + asked
+        };
         if reading == Reading::Strict {
             let has_max = node.object.spec.max.is_some();
             let limit = |resource: ResourceIx| {
@@ -109,7 +111,7 @@ impl Books {
         &self,
         top: &Node,
         request: &Request,
-        less: &Less,
+        less: &Sums,
         reading: Reading,
     ) -> Option<ResourceIx> {
         let root = self.root();
@@ -121,7 +123,8 @@ impl Books {
             return self.all_resources().find(|resource| {
                 let used = root.used.get(*resource) - less.total.get(*resource);
                 let limit = root.min.get(*resource).unwrap_or_default();
-                !is_exempt(*resource) && used + request.all.get(*resource) > limit
+                let asked = request.own.get(*resource) + request.beside.total.get(*resource);
+                !is_exempt(*resource) && used + asked > limit
             });
         }
         request.own.iter().map(|(resource, _)| resource).find(|resource| {
@@ -130,7 +133,8 @@ impl Books {
             };
             let used = root.governed.get(*resource) - less.governed.get(*resource);
             let kept = root.withheld.get(*resource) - top.kept_back(*resource);
-            used + request.all.get(*resource) + kept > limit
+            let asked = request.own.get(*resource) + request.beside.governed.get(*resource);
+            used + asked + kept > limit
         })
     }
 
@@ -138,7 +142,7 @@ impl Books {
     pub fn is_over_min(
         &self,
         quota: QuotaIx,
-        less: &Less,
+        less: &Sums,
         more: &Amounts,
         reading: Reading,
     ) -> bool {
@@ -158,16 +162,16 @@ impl Books {
 /// The ending of the resource of the devices of a DeviceClass.
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 
-/// The amounts of pods that are taken to be gone.
+/// Sums of the amounts of pods, for example of pods that are taken to be gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Less {
+pub struct Sums {
     /// By quota, those above included.
     by_quota: Vec<(QuotaIx, Amounts)>,
     total: Amounts,
     governed: Amounts,
 }
 
-impl Less {
+impl Sums {
     /// Returns the amount of one quota and the quotas below it.
     pub fn of(&self, quota: QuotaIx, resource: ResourceIx) -> i128 {
         let found = self.by_quota.iter().find(|(own, _)| *own == quota);
@@ -185,18 +189,17 @@ impl Less {
 }
 
 impl Books {
-    /// Adds the amounts of a pod of a quota to those that are gone, or with the sign -1 takes them
-    /// out again.
-    pub fn take_off(&self, less: &mut Less, quota: QuotaIx, amounts: &Amounts, sign: i128) {
+    /// Adds the amounts of a pod of a quota to sums, or with the sign -1 takes them out again.
+    pub fn sum_up(&self, sums: &mut Sums, quota: QuotaIx, amounts: &Amounts, sign: i128) {
         for ix in self.path_of(quota) {
-            let own = less.amounts_mut(ix);
+            let own = sums.amounts_mut(ix);
             amounts.iter().for_each(|(resource, amount)| own.add(resource, amount * sign));
             let node = self.node(ix);
             if node.parent.is_none() {
                 for (resource, amount) in amounts.iter() {
-                    less.total.add(resource, amount * sign);
+                    sums.total.add(resource, amount * sign);
                     if node.governs(resource) {
-                        less.governed.add(resource, amount * sign);
+                        sums.governed.add(resource, amount * sign);
                     }
                 }
             }

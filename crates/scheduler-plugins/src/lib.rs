@@ -13,11 +13,13 @@
 //! | LowRiskOverCommitment | [`load::low_risk_over_commitment`] |
 //! | LoadAwareScheduling, of Koordinator | [`load::load_aware_scheduling`] |
 //! | Coscheduling | [`coscheduling`] |
+//! | CapacityScheduling | [`capacity_scheduling`] |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments.
 //! [`add_to`] registers them all, and stand-ins for those that are not built.
 
 mod args;
+pub mod capacity_scheduling;
 pub mod coscheduling;
 pub mod load;
 mod min_max;
@@ -35,7 +37,7 @@ use framework::{Plugin, PluginArgs, Registry};
 type Factory = fn(&PluginArgs) -> Result<Plugin, String>;
 
 /// The plugins of this crate, by name.
-const ALL: [(&str, Factory); 10] = [
+const ALL: [(&str, Factory); 11] = [
     (node_resources_allocatable::NAME, node_resources_allocatable::plugin),
     (node_metadata::NAME, node_metadata::plugin),
     (node_resource_topology::NAME, node_resource_topology::plugin),
@@ -46,6 +48,7 @@ const ALL: [(&str, Factory); 10] = [
     (pod_state::NAME, pod_state::plugin),
     (qos_sort::NAME, qos_sort::plugin),
     (coscheduling::NAME, coscheduling::plugin),
+    (capacity_scheduling::NAME, capacity_scheduling::plugin),
 ];
 
 /// Registers the plugins of this crate, and a factory that says what serves instead for each of

@@ -9,13 +9,7 @@ struct NotBuilt {
     instead: &'static str,
 }
 
-const ALL: [NotBuilt; 7] = [
-    NotBuilt {
-        name: "CapacityScheduling",
-        instead: "ElasticQuotas are not read. A ResourceQuota limits the requests of a namespace, \
-                  and Kueue lends quota between queues (docs/guides/groups.md); remove the plugin \
-                  from the profile",
-    },
+const ALL: [NotBuilt; 6] = [
     NotBuilt {
         name: "NetworkOverhead",
         instead: "pods that talk to each other are kept close by podAffinity or by a PodGroup with \
@@ -44,8 +38,9 @@ const ALL: [NotBuilt; 7] = [
     },
     NotBuilt {
         name: "PreemptionToleration",
-        instead: "DefaultPreemption protects pods by priority and PodDisruptionBudgets; enable it \
-                  at postFilter. The annotations of PriorityClasses have no effect",
+        instead: "CapacityScheduling reads the annotations of PriorityClasses (docs/quotas.md), and \
+                  DefaultPreemption protects pods by priority and PodDisruptionBudgets; enable one \
+                  of them at postFilter",
     },
 ];
 

@@ -8,6 +8,9 @@ use framework::{ExtensionPoint, Plugin, PluginName};
 use super::config::{PluginRef, PluginSet, PluginSets};
 use super::error::ProfileError;
 
+/// The plugin that others may replace.
+const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
+
 /// The default plugins of a profile with the user's set merged in.
 ///
 /// Default entries keep their order; a default the user also enables takes the user's weight in its
@@ -36,6 +39,8 @@ pub fn merge_defaults(defaults: &[PluginRef], user: &PluginSet) -> PluginSet {
 /// Names of the plugins that run at each point, in order: explicit entries that override a
 /// multiPoint plugin, then multiPoint plugins, then the other explicit entries.
 ///
+/// DefaultPreemption is left out where another plugin preempts in its place.
+///
 /// The explicit entries of every point are checked before multiPoint is looked at, which decides
 /// what error is reported when there are several.
 pub(super) fn plugins_by_point(
@@ -49,6 +54,12 @@ pub(super) fn plugins_by_point(
     let mut by_point = BTreeMap::new();
     for point in ExtensionPoint::ALL {
         by_point.insert(point, with_multi_point(point, sets, plugins, &explicit[&point])?);
+    }
+    for point in [ExtensionPoint::PostFilter, ExtensionPoint::PodGroupPostFilter] {
+        let own: &mut Vec<PluginName> = by_point.entry(point).or_default();
+        if own.iter().any(|name| plugins[name].replaces_preemption) {
+            own.retain(|name| **name != *DEFAULT_PREEMPTION);
+        }
     }
     Ok(by_point)
 }

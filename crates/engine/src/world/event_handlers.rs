@@ -150,9 +150,13 @@ impl World {
         if has_changed {
             self.follow_pod_group(&update, cx);
         }
+        let gaining = self.pods_that_gain(&update);
         let Some(event) = ObjectEvent::of_object(update) else { return };
         if has_changed {
             self.move_pods(&event, cx);
+        }
+        if !gaining.is_empty() {
+            self.activate(&gaining, cx);
         }
         cx.probe.count(Count::Event(&event.event));
     }

@@ -11,6 +11,7 @@ mod journal;
 mod node_tree;
 mod placed;
 mod pod_groups;
+mod quotas;
 mod shared;
 pub(crate) mod tentative;
 mod waiting_pods;

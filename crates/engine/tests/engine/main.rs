@@ -61,6 +61,8 @@ mod preemption_wars;
 #[cfg(test)]
 mod quota_preemption;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod reserve_permit;

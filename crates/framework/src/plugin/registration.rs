@@ -90,6 +90,8 @@ macro_rules! define_plugin {
             pub schedules_groups: bool,
             /// Whether the plugin reads the [books of quotas](crate::Cluster::quotas).
             pub counts_quotas: bool,
+            /// Whether the plugin preempts in place of DefaultPreemption.
+            pub replaces_preemption: bool,
             /// Sentences for operators about the arguments, shown when the scheduler starts.
             pub notes: Vec<String>,
             /// The state of the plugin, for the `Debug` form.
@@ -115,6 +117,7 @@ macro_rules! define_plugin {
                     decides_by_template: false,
                     schedules_groups: false,
                     counts_quotas: false,
+                    replaces_preemption: false,
                     notes: Vec::new(),
                     state: None,
                 }
@@ -297,6 +300,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub fn counts_quotas(mut self) -> Self {
         self.built.counts_quotas = true;
         self.watch(crate::ELASTIC_QUOTAS)
+    }
+
+    /// Declares that the plugin preempts in place of DefaultPreemption, which is left out at PostFilter
+    /// and PodGroupPostFilter where this plugin is enabled.
+    #[must_use]
+    pub const fn replaces_preemption(mut self) -> Self {
+        self.built.replaces_preemption = true;
+        self
     }
 
     /// Adds a sentence for operators, for example about an argument without effect. The daemon logs

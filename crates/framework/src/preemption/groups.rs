@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::units::{Below, Importance, Unit, mark_violations, priority_of};
+use super::units::{Below, Unit, mark_violations, priority_of};
 use super::{Pause, PodGroupPreemption, pause_preemption};
 use crate::{
     Command, Handle, MemberNomination, PluginName, Pod, PodGroupPostFilterResult, PodGroupTrial,
@@ -34,6 +34,24 @@ pub fn preempt_for_group(
     plugin: &PluginName,
     trial: &mut dyn PodGroupTrial,
 ) -> PodGroupPostFilterResult {
+    preempt_among(plugin, trial, |trial, priority| {
+        let handle = trial.handle();
+        candidates(Below {
+            cluster: handle.cluster,
+            priority,
+            spared: Some(trial.group()),
+            wall_time: handle.wall_time(),
+        })
+    })
+}
+
+/// Does what [`preempt_for_group`] does, with these candidates for a group of this priority. They are
+/// in the order in which they are put back.
+pub(super) fn preempt_among(
+    plugin: &PluginName,
+    trial: &mut dyn PodGroupTrial,
+    candidates: impl FnOnce(&dyn PodGroupTrial, i32) -> Vec<Candidate>,
+) -> PodGroupPostFilterResult {
     let handle = trial.handle();
     let group = handle.cluster.pod_group(trial.group());
     let members = trial.members();
@@ -53,12 +71,7 @@ pub fn preempt_for_group(
         return PodGroupPostFilterResult { nominations, found, ..Default::default() };
     }
     let uid = group.map(|group| group.uid.clone());
-    let candidates = candidates(Below {
-        cluster: handle.cluster,
-        priority,
-        spared: Some(trial.group()),
-        wall_time: handle.wall_time(),
-    });
+    let candidates = candidates(&*trial, priority);
     if candidates.is_empty() {
         return Status::unresolvable(NO_VICTIMS).into();
     }
@@ -68,8 +81,10 @@ pub fn preempt_for_group(
     }
     let Search { trial, mut candidates, found: nominations, .. } = search;
     candidates.retain(|unit| unit.is_victim);
-    candidates.sort_by_key(|unit| unit.importance);
-    let victims: Vec<Arc<Pod>> = candidates.into_iter().flat_map(|unit| unit.pods).collect();
+    candidates.sort_by_key(|unit| unit.rank);
+    let mut known: BTreeSet<Uid> = BTreeSet::new();
+    let pods = candidates.into_iter().flat_map(|unit| unit.pods.into_iter().chain(unit.followers));
+    let victims: Vec<Arc<Pod>> = pods.filter(|pod| known.insert(pod.uid.clone())).collect();
     // What rejected the group does not reject it any more: members that were nominated would hold
     // room while no pod ends.
     if victims.is_empty() {
@@ -124,10 +139,14 @@ fn ongoing(
 }
 
 /// A unit that may become a victim.
-struct Candidate {
-    pods: Vec<Arc<Pod>>,
-    importance: Importance,
-    is_victim: bool,
+pub(super) struct Candidate {
+    /// The pods, which are taken off and put back together.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// Pods that are of no use without these, and are evicted with them.
+    pub(super) followers: Vec<Arc<Pod>>,
+    /// The place in the order of importance, the most important first.
+    pub(super) rank: usize,
+    pub(super) is_victim: bool,
 }
 
 /// Returns the units that may become victims, in the order in which they are put back: units whose
@@ -139,10 +158,11 @@ fn candidates(below: Below<'_>) -> Vec<Candidate> {
     units.sort_by_key(|unit| unit.importance);
     mark_violations(cluster, &mut units);
     let ends = |unit: &Unit| unit.pods.iter().all(|pod| cluster.pod(*pod).pod.terminating);
-    units.sort_by_cached_key(|unit| (ends(unit), !unit.violates_budget()));
-    let candidate = |unit: Unit| {
+    let mut units: Vec<(usize, Unit)> = units.into_iter().enumerate().collect();
+    units.sort_by_cached_key(|(_, unit)| (ends(unit), !unit.violates_budget()));
+    let candidate = |(rank, unit): (usize, Unit)| {
         let pods = unit.pods.iter().map(|pod| cluster.pod(*pod).pod.clone());
-        Candidate { pods: pods.collect(), importance: unit.importance, is_victim: false }
+        Candidate { pods: pods.collect(), followers: Vec::new(), rank, is_victim: false }
     };
     units.into_iter().map(candidate).collect()
 }

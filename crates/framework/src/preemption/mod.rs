@@ -11,6 +11,7 @@ mod findings;
 mod fruitless;
 mod groups;
 mod progress;
+pub mod reclaim;
 mod search;
 #[cfg(test)]
 mod tests;

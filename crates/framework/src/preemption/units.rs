@@ -58,7 +58,8 @@ impl Unit {
     }
 }
 
-fn start_of(pod: &Pod, wall_time: Time) -> Time {
+/// Returns when a pod started; a pod that has not started counts as started at `wall_time`.
+pub(super) fn start_of(pod: &Pod, wall_time: Time) -> Time {
     pod.start_time.get().unwrap_or(wall_time)
 }
 

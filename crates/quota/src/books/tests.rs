@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::verdict::{Less, Reading, Refusal, Request};
+use crate::verdict::{Reading, Refusal, Request, Sums};
 use api::device::ResourceClaim;
 use api::{ExtraFields, api as raw};
 
@@ -156,8 +156,7 @@ fn circle_of_parents_is_cut_and_heals() {
 }
 
 fn request(books: &Books, pod: &Pod) -> Request {
-    let own = books.request_of(pod);
-    Request { all: own.clone(), own }
+    Request { own: books.request_of(pod), beside: Sums::default() }
 }
 
 #[test]
@@ -172,7 +171,7 @@ fn resource_that_is_not_mentioned_is_governed_only_in_strict_reading() {
     };
     let admit = |books: &Books, pod: &Pod, reading| {
         let quota = books.quota_of(pod).unwrap().ix();
-        books.admit(quota, &request(books, pod), &Less::default(), reading)
+        books.admit(quota, &request(books, pod), &Sums::default(), reading)
     };
     let pod = |name: &str, count| pod_of("a", name, gpus(count), None);
     assert_eq!(admit(&books, &pod("p", 4), Reading::Mentioned), Ok(()));
@@ -191,8 +190,8 @@ fn resource_that_is_not_mentioned_is_governed_only_in_strict_reading() {
     assert_eq!(admit(&books, &other, Reading::Mentioned), Ok(()));
     let cpu = Err(Refusal::Total { resource: ResourceIx::CPU });
     assert_eq!(admit(&books, &other, Reading::Strict), cpu);
-    assert!(!books.is_over_min(quota, &Less::default(), &Amounts::default(), Reading::Mentioned));
-    assert!(books.is_over_min(quota, &Less::default(), &Amounts::default(), Reading::Strict));
+    assert!(!books.is_over_min(quota, &Sums::default(), &Amounts::default(), Reading::Mentioned));
+    assert!(books.is_over_min(quota, &Sums::default(), &Amounts::default(), Reading::Strict));
 }
 
 #[test]
@@ -203,7 +202,7 @@ fn guarantee_that_is_not_lent_is_kept_from_others() {
     let quota = books.named("a", "q").ix();
     let pod = |name: &str, cpu: &str| pod_of("a", name, requesting(cpu), None);
     let admit = |books: &Books, pod: &Pod| {
-        books.admit(quota, &request(books, pod), &Less::default(), Reading::Mentioned)
+        books.admit(quota, &request(books, pod), &Sums::default(), Reading::Mentioned)
     };
     assert_eq!(admit(&books, &pod("p", "4")), Ok(()));
     assert_eq!(admit(&books, &pod("p", "5")), Err(Refusal::Total { resource: ResourceIx::CPU }));
