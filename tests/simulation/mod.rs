@@ -10,6 +10,7 @@
 //! - `emphasis`: what a seed does often, and what it leaves out.
 //! - `trouble`, `extender`: faults that last and stay in one place.
 //! - `churn`: actions of users, nodes and other schedulers.
+//! - `sources`: what plugins of scheduler-plugins read, which comes late, lies and goes.
 //! - `driver`: a driver of devices that reports late, or that devices are broken.
 //! - `clocks`: wall clocks that are wrong and corrected.
 //! - `coverage`: how often faults and states were met.
@@ -62,6 +63,7 @@ mod replica;
 mod retries;
 mod rules;
 mod server;
+mod sources;
 mod times;
 mod trouble;
 mod view;
@@ -84,6 +86,8 @@ const GENERAL: u64 = 8;
 const DEVICES: u64 = 3;
 /// One in this many seeds has PodGroups.
 const GROUPS: u64 = 4;
+/// One in this many seeds has sources of plugins, unless it has devices or PodGroups.
+const SOURCES: u64 = 5;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;
 

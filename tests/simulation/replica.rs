@@ -15,7 +15,9 @@ use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
-use framework::{Node, NominatedPods, ObjectKey, Pod, PodGroupKey, QueuedEntity, Time, Uid};
+use framework::{
+    ExtraFields, Node, NominatedPods, ObjectKey, Pod, PodGroupKey, QueuedEntity, Time, Uid,
+};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
@@ -42,6 +44,7 @@ use super::recording::{self, Recording};
 use super::retries::Retries;
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
+use super::sources;
 use super::trouble::needs_extender;
 use super::view::View;
 use super::wake_ups::{self, WakeUps};
@@ -153,6 +156,8 @@ pub(crate) struct Kind {
     pub(crate) is_strict: bool,
     /// Whether the pods of PodGroups are decided together.
     pub(crate) has_groups: bool,
+    /// Whether plugins of a profile read sources that come late, lie and go.
+    pub(crate) has_sources: bool,
 }
 
 /// A pod in its binding cycle that has its volumes.
@@ -311,6 +316,10 @@ impl Replica {
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
         let engine = new_engine(seed, kind);
         let kinds = watched_kinds(engine.profiles());
+        let fields = match kind.has_sources {
+            true => engine.profiles().extra_fields(),
+            false => ExtraFields::default(),
+        };
         let mut rng = Rng::with_seed(seed);
         let limits = limits(&mut rng, kind.has_slots);
         let max_waiting = limits.max_waiting;
@@ -335,7 +344,7 @@ impl Replica {
             let options = Options { starts_with_latest: is_of_pods, ..options(&mut rng) };
             let mut reflector = Reflector::new(target, options, seed ^ number);
             reflector.start(now);
-            let decoder = Decoder::new(kind.resource.clone(), Default::default());
+            let decoder = Decoder::new(kind.resource.clone(), fields.clone());
             informers.push(Informer {
                 reflector,
                 path,
@@ -1067,6 +1076,9 @@ pub(crate) fn new_engine(seed: u64, kind: Kind) -> Engine {
     );
     // Kubernetes looks for at least a hundred nodes, so every one is visited.
     spreading["percentageOfNodesToScore"] = json!(50);
+    if kind.has_sources {
+        sources::add_readers(&mut spreading);
+    }
     let text = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -1080,6 +1092,7 @@ pub(crate) fn new_engine(seed: u64, kind: Kind) -> Engine {
     let mut registry = plugins::registry();
     registry.register(patience::NAME, patience::plugin).expect("the name is free");
     registry.register(patience::RESTRAINT, patience::restraint).expect("the name is free");
+    scheduler_plugins::add_to(&mut registry);
     let profiles = config.build_profiles(&registry).expect("every plugin is there");
     let extenders = kind.extender.map(Role::config).into_iter().collect();
     let queue = config.queue();

@@ -42,7 +42,7 @@ use super::times;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::{DEVICES, GENERAL, GROUPS, LASTING, STRICT, WITHOUT_STORAGE_SCORES};
+use super::{DEVICES, GENERAL, GROUPS, LASTING, SOURCES, STRICT, WITHOUT_STORAGE_SCORES};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -261,6 +261,9 @@ impl World {
             _ => Emphasis::swarm(&mut rng),
         };
         let mut churn = Churn::new(rng.fork(), emphasis.clone());
+        if seed % SOURCES == 4 && !churn.has_devices() && !churn.has_groups() {
+            churn.add_sources(seed);
+        }
         churn.begin(&mut server, now);
         let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
         let elects = replicas > 1 || rng.bool();
@@ -599,7 +602,16 @@ impl World {
         let scores_storage = !self.seed.is_multiple_of(WITHOUT_STORAGE_SCORES);
         let (elects, extender, is_strict) = (self.elects, self.extender, self.is_strict());
         let has_groups = self.emphasis.has(Theme::Groups);
-        let kind = Kind { elects, extender, has_slots, scores_storage, is_strict, has_groups };
+        let has_sources = self.churn.has_sources();
+        let kind = Kind {
+            elects,
+            extender,
+            has_slots,
+            scores_storage,
+            is_strict,
+            has_groups,
+            has_sources,
+        };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));

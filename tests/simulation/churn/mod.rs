@@ -24,6 +24,7 @@ use super::coverage::Fault;
 use super::emphasis::{Emphasis, Theme};
 use super::patience;
 use super::server::Server;
+use super::sources::Sources;
 use chance::{once_in, one_of};
 use foreign::path_of;
 use groups::Groups;
@@ -97,6 +98,8 @@ pub(crate) struct Churn {
     generation: u64,
     /// The PodGroups that were made.
     groups: Groups,
+    /// The sources of plugins, if there are some.
+    sources: Option<Sources>,
 }
 
 impl Churn {
@@ -120,12 +123,23 @@ impl Churn {
             has_rival,
             generation: 0,
             groups: Groups::new(),
+            sources: None,
         }
     }
 
     /// Whether there are devices.
     pub(crate) const fn has_devices(&self) -> bool {
         self.emphasis.has(Theme::Devices)
+    }
+
+    /// Adds sources of plugins.
+    pub(crate) fn add_sources(&mut self, seed: u64) {
+        self.sources = Some(Sources::new(seed));
+    }
+
+    /// Whether there are sources of plugins.
+    pub(crate) const fn has_sources(&self) -> bool {
+        self.sources.is_some()
     }
 
     /// Whether there are PodGroups.
@@ -165,6 +179,9 @@ impl Churn {
         }
         if self.has_groups() {
             self.begin_groups(server, now);
+        }
+        if let Some(sources) = &mut self.sources {
+            sources.begin(server, now);
         }
         for _ in 0..self.rng.u32(..20) {
             self.create_pod(server, now);
@@ -207,6 +224,11 @@ impl Churn {
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
         if self.has_devices() && self.happens(Theme::Devices, 125) {
             return self.change_devices(server, now);
+        }
+        if let Some(sources) = &mut self.sources
+            && sources.is_next()
+        {
+            return sources.change(server, now);
         }
         if self.has_rival && once_in(&mut self.rng, 4) {
             return self.squat(server, now);

@@ -4,6 +4,7 @@ use framework::Time;
 use sandbox::resources::NODES;
 use serde_json::{Value, json};
 
+use super::super::extender;
 use super::super::server::{BUSY, Server};
 use super::Churn;
 use super::chance::one_of;
@@ -25,7 +26,11 @@ impl Churn {
         let number = self.node_number();
         let name = format!("n{number}");
         let (cpus, most_pods) = (self.cpus[number].to_string(), self.most_pods[number].to_string());
-        let size = json!({"cpu": cpus, "memory": "4Gi", "pods": most_pods});
+        let mut size = json!({"cpu": cpus, "memory": "4Gi", "pods": most_pods});
+        if self.has_sources() {
+            // A plugin that reads NUMA nodes asks the node for devices.
+            size[extender::RESOURCE] = json!("1000");
+        }
         let labels = json!({ZONE: ZONES[number % 3], HOSTNAME: name, MACHINE: name});
         let node = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": labels},

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::super::driver::is_pending;
 use super::super::groups;
 use super::super::server::Server;
+use super::super::sources;
 use super::devices;
 use super::storage::{self, Storage};
 
@@ -59,6 +60,10 @@ impl Related {
             let kind = EventResource::Custom(COSCHEDULING_POD_GROUPS.into());
             related.set((kind, key.namespace, key.name), Some(group));
         }
+        for report in sources::stored(server) {
+            let name = report["metadata"]["name"].as_str().unwrap_or_default();
+            related.set((sources::kind(), "".into(), name.into()), Some(report));
+        }
         related
     }
 
@@ -69,6 +74,7 @@ impl Related {
         let is_group = matches!(key.0, EventResource::PodGroup | EventResource::Custom(_));
         let object = object.map(|object| match is_storage || is_of_devices {
             true => storage::what_counts(object),
+            false if key.0 == sources::kind() => sources::what_counts(object),
             false if is_group => json!({"metadata": {"uid": object["metadata"]["uid"]},
                 "spec": object["spec"]}),
             false => what_counts(object),
