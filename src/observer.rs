@@ -85,7 +85,7 @@ impl MetricsObserver {
         if let Some(elector) = elector {
             self.copy_election(elector);
         }
-        self.scan_queue(engine.queue(), now);
+        self.scan_queue(engine, now);
         self.log_plugin_faults();
     }
 
@@ -99,12 +99,14 @@ impl MetricsObserver {
     }
 
     /// Scans queued pods and in-flight events, at most once in [`SCAN_INTERVAL`].
-    fn scan_queue(&mut self, queue: &Queue, now: Time) {
+    fn scan_queue(&mut self, engine: &Engine, now: Time) {
+        let queue = engine.queue();
         if self.last_scan.is_none_or(|last| now.since(last) >= SCAN_INTERVAL) {
             self.last_scan = Some(now);
             self.count_unschedulable_pods(queue);
             self.find_oldest_pods(queue, now);
             self.count_in_flight_events(queue);
+            self.metrics.set_quotas(engine.world().cluster().quotas());
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ::explain::{
     ClusterAnswer, CopiedNodes, Filter, Follower, GroupAnswer, Lab, NodeAnswer, PodAnswer,
     PodGroupAnswer, explain_cluster, explain_group, explain_node, explain_pod, explain_pod_group,
-    find_names, list_groups, list_nodes, list_pod_groups, list_pods,
+    explain_quotas, find_names, list_groups, list_nodes, list_pod_groups, list_pods,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -437,6 +437,15 @@ pub(super) async fn pod_groups(
     Query(query): Query<ListQuery>,
 ) -> Response {
     of_cluster(&app, &user, &access, move |lab| list_pod_groups(lab, &query.into())).await
+}
+
+/// Answers about quotas.
+pub(super) async fn quotas(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+) -> Response {
+    of_cluster(&app, &user, &access, |lab| explain_quotas(lab.cluster())).await
 }
 
 /// Finds names of pods, nodes and controllers.

@@ -85,6 +85,7 @@ fn with_explanations(router: Router<App>) -> Router<App> {
         .route("/explain/pods", get(explain::pods).layer(compressed()))
         .route("/explain/groups", get(explain::groups).layer(compressed()))
         .route("/explain/podgroups", get(explain::pod_groups).layer(compressed()))
+        .route("/explain/quotas", get(explain::quotas).layer(compressed()))
         .route("/explain/names", get(explain::names).layer(compressed()))
         .route("/explain/decisions", get(explain::decisions).layer(compressed()))
 }

@@ -15,6 +15,7 @@ mod placements;
 mod plugin_metrics;
 mod probe;
 mod process;
+mod quotas;
 mod resources;
 mod rest_client;
 mod scheduler;
@@ -108,6 +109,7 @@ pub struct Metrics {
     versions: Versions,
     attempts: Attempts,
     queues: Queues,
+    quotas: quotas::Quotas,
     placements: Placements,
     plugins: Plugins,
     bindings: Bindings,
@@ -152,6 +154,7 @@ impl Metrics {
         let versions = Versions::register(&mut table);
         let attempts = Attempts::register(&mut table);
         let queues = Queues::register(&mut table);
+        let quotas = quotas::Quotas::register(&mut table);
         let placements = Placements::register(&mut table);
         let plugins = Plugins::register(&mut table);
         let bindings = Bindings::register(&mut table);
@@ -253,6 +256,7 @@ impl Metrics {
             versions,
             attempts,
             queues,
+            quotas,
             placements,
             plugins,
             bindings,
@@ -448,6 +452,11 @@ impl Metrics {
         for (plugin, profile, pods) in rejected {
             self.queues.unschedulable.with_label_values(&[plugin, profile]).set(gauge(pods));
         }
+    }
+
+    /// Sets the metrics of quotas.
+    pub fn set_quotas(&self, books: &framework::quota::Books) {
+        self.quotas.set(books);
     }
 
     /// Sets `kubernetes_build_info`, `version_info` and `kubernetes_feature_enabled`.

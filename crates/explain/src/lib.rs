@@ -5,8 +5,8 @@
 //! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision
 //!   noticeably. The engine of a [`Follower`] takes it over and answers everything else. The next
 //!   copy has only what differs.
-//! - [`explain_pod`], [`explain_node`], [`explain_group`], [`explain_pod_group`] and
-//!   [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`], [`list_groups`],
+//! - [`explain_pod`], [`explain_node`], [`explain_group`], [`explain_pod_group`],
+//!   [`explain_quotas`] and [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`], [`list_groups`],
 //!   [`list_pod_groups`] and [`find_names`] list what it knows. What they compute describes the
 //!   state of the copy and is labelled `now`; what was recorded at the time of an attempt is in the
 //!   facts.
@@ -31,6 +31,7 @@ mod now;
 mod pod;
 mod pod_group;
 mod quantity;
+mod quota;
 
 pub use answer::{
     Attempt, Best, ClusterAnswer, Constraint, Decision, DecisionsAnswer, Detail, GroupAnswer,
@@ -50,3 +51,4 @@ pub use node::explain_node;
 pub use nodes::list_nodes;
 pub use pod::explain_pod;
 pub use pod_group::{explain_pod_group, list_pod_groups};
+pub use quota::{QuotaResource, QuotaRow, QuotasAnswer, explain_quotas};

@@ -12,9 +12,9 @@ use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
     ClusterAnswer, ClusterCopy, Filter, GroupAnswer, GroupWaits, GroupsAnswer, Lab, NamesAnswer,
-    NodeAnswer, NodesAnswer, PodAnswer, PodGroupAnswer, PodGroupsAnswer, PodsAnswer,
-    explain_cluster, explain_group, explain_node, explain_pod, explain_pod_group, facts,
-    find_names, list_groups, list_nodes, list_pod_groups, list_pods,
+    NodeAnswer, NodesAnswer, PodAnswer, PodGroupAnswer, PodGroupsAnswer, PodsAnswer, QuotasAnswer,
+    explain_cluster, explain_group, explain_node, explain_pod, explain_pod_group, explain_quotas,
+    facts, find_names, list_groups, list_nodes, list_pod_groups, list_pods,
 };
 use framework::{ObjectKey, PodKey, Registry, Time};
 use serde_json::Value;
@@ -158,6 +158,11 @@ impl Dump {
         });
         let kind = self.kind();
         known.ok_or_else(|| anyhow!("{kind} has no PodGroup {namespace}/{name}"))
+    }
+
+    /// Answers about quotas.
+    pub(in crate::cli) fn quotas(&self) -> QuotasAnswer {
+        explain_quotas(self.engine.cluster())
     }
 
     /// Answers about the cluster.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer, PodGroupAnswer};
+use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer, PodGroupAnswer, QuotasAnswer};
 use framework::{Level, PodKey, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,13 @@ enum Question {
         #[command(flatten)]
         form: Form,
     },
+    /// Explains what quotas guarantee, use and borrow, and what they may use
+    Quota {
+        /// Name of an ElasticQuota, shown with those above and below it; all without a name
+        name: Option<String>,
+        #[command(flatten)]
+        form: Form,
+    },
     /// Explains which pods wait and why, what is stranded, and what each constraint costs
     Cluster {
         #[command(flatten)]
@@ -80,7 +87,7 @@ enum Question {
 /// Namespace and form of an answer, and where it comes from.
 #[derive(Debug, Clone, clap::Args)]
 struct Form {
-    /// Namespace of the pod, controller or PodGroup
+    /// Namespace of the pod, controller, PodGroup or ElasticQuota
     #[arg(short, long, default_value = "default")]
     namespace: String,
 
@@ -157,6 +164,12 @@ impl Answer for PodGroupAnswer {
     }
 }
 
+impl Answer for QuotasAnswer {
+    fn text(&self, layout: Layout) -> String {
+        text::quotas(self, layout)
+    }
+}
+
 impl Answer for ClusterAnswer {
     fn text(&self, layout: Layout) -> String {
         text::cluster(self, layout)
@@ -203,6 +216,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
             let path = format!("podgroups/{}/{}", escaped(&form.namespace), escaped(name));
             answer(form, registry, &path, |dump| dump.pod_group(&form.namespace, name))
         }
+        Question::Quota { name, form } => quotas(form, name.as_deref(), registry),
         Question::Cluster { form } => answer(form, registry, "cluster", |dump| Ok(dump.cluster())),
     }
 }
@@ -215,6 +229,24 @@ fn pod_of_scheduler(form: &Form, path: &str) -> anyhow::Result<ExitCode> {
         Ok(answer) => show(form, &answer),
         Err(_) => show(form, &decoded::<PodAnswer>(&body)?),
     }
+}
+
+/// Shows all quotas, or one with those above and below it.
+fn quotas(form: &Form, name: Option<&str>, registry: Registry) -> anyhow::Result<ExitCode> {
+    let mut answer: QuotasAnswer = match form.source.local()? {
+        Some(Local { origins, level }) => {
+            Dump::read(&origins, form.settings(level)?, registry)?.quotas()
+        }
+        None => decoded(&remote::ask(&form.source, "/explain/quotas", None)?)?,
+    };
+    if let Some(name) = name {
+        check_name(name)?;
+        let key = format!("{}/{name}", form.namespace);
+        if !answer.retain(&key) {
+            bail!("there is no ElasticQuota {key} that counts: {}", answer.summary);
+        }
+    }
+    show(form, &answer)
 }
 
 fn decoded<A: Answer>(body: &[u8]) -> anyhow::Result<A> {

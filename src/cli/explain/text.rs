@@ -5,7 +5,8 @@ use std::fmt::Write;
 use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
-    PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, Rejection, Suggestion,
+    PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, QuotaResource, QuotasAnswer,
+    Rejection, Suggestion,
 };
 use framework::Quantity;
 
@@ -421,6 +422,72 @@ pub(super) fn pod_group(answer: &PodGroupAnswer, layout: Layout) -> String {
     out += &table.render(Colour::of_stdout());
     out += &more;
     layout.with_summary(&first, &(out + &notes(&answer.notes)))
+}
+
+/// Number of characters of the bar of a quota.
+const BAR: i64 = 10;
+
+pub(super) fn quotas(answer: &QuotasAnswer, layout: Layout) -> String {
+    let mut first = String::new();
+    push(&mut first, &format!("{}.", answer.summary));
+    let mut table = Table::new([
+        Column::words("QUOTA"),
+        Column::words("RESOURCE"),
+        Column::numbers("USED"),
+        Column::numbers("MIN"),
+        Column::numbers("MAX"),
+        Column::numbers("SHARE"),
+        Column::words("OF SHARE"),
+        Column::numbers("BORROWED"),
+        Column::numbers("WANTED"),
+        Column::numbers("PENDING"),
+    ]);
+    let lines = answer.quotas.iter().flat_map(|quota| {
+        let first = (quota, quota.resources.first());
+        let others = quota.resources.iter().skip(1).map(move |own| (quota, Some(own)));
+        std::iter::once(first).chain(others)
+    });
+    let lines: Vec<_> = lines.collect();
+    let (shown, more) = dry_run::table::cut(lines.len(), layout.whole);
+    for (place, (quota, resource)) in lines[..shown].iter().enumerate() {
+        let is_first = place == 0 || lines[place - 1].0.quota != quota.quota;
+        let name = format!("{}{}", "  ".repeat(quota.depth), quota.quota);
+        let empty = QuotaResource::default();
+        let own = resource.unwrap_or(&empty);
+        let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+        table.row([
+            if is_first { name } else { String::new() },
+            own.resource.clone(),
+            own.used.clone(),
+            optional(&own.min),
+            optional(&own.max),
+            own.share.clone(),
+            if resource.is_some() { bar(own.percent) } else { String::new() },
+            optional(&own.borrowed),
+            own.wanted.clone(),
+            if is_first { quota.pending.to_string() } else { String::new() },
+        ]);
+    }
+    let mut out = if answer.quotas.is_empty() {
+        String::new()
+    } else {
+        table.render(Colour::of_stdout()) + &more
+    };
+    if !answer.ignored.is_empty() {
+        let ignored = answer.ignored.join(", ");
+        push(
+            &mut out,
+            &format!("Without effect, beside an older quota of the namespace: {ignored}."),
+        );
+    }
+    layout.with_summary(&first, &out)
+}
+
+/// A bar for a part of a share, which may be more than all of it.
+fn bar(percent: i64) -> String {
+    let filled = (percent * BAR / 100).clamp(0, BAR);
+    let part = |count: i64, text: &str| text.repeat(usize::try_from(count).unwrap_or_default());
+    format!("{}{} {percent}%", part(filled, "#"), part(BAR - filled, "."))
 }
 
 /// The domains of the topology of a PodGroup, the closest first.

@@ -188,6 +188,7 @@ async fn pod_that_may_not_be_read_is_answered_like_an_unknown_one() {
         "/explain/podgroups/secret/gang",
         "/explain/podgroups/default/never",
         "/explain/podgroups",
+        "/explain/quotas",
         "/explain/nodes/n1",
     ] {
         let (status, answer) = ask(&server, path, &viewer).await;

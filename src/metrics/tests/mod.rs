@@ -29,6 +29,41 @@ fn claims() -> WatchedKind {
     }
 }
 
+/// The books of a quota of which a pod uses more than is guaranteed.
+fn quotas() -> framework::quota::Books {
+    let mut books = framework::quota::Books::default();
+    books.count();
+    let object = serde_json::json!({"spec": {"min": {"cpu": "1"}, "max": {"cpu": "4"}}});
+    let object: framework::api::ElasticQuota = serde_json::from_value(object).unwrap();
+    let quota = framework::ElasticQuota::from_api(&object).unwrap();
+    let key = framework::QuotaKey { namespace: "default".into(), name: "q".into() };
+    books.set_quota(&key, Some(Arc::new(quota)));
+    books.set_placed(&pod("p").cpu("1500m").build(), true);
+    books.set_pending(&pod("r").cpu("1").build(), true);
+    books
+}
+
+#[test]
+fn amounts_of_quotas_are_in_cpus() {
+    let metrics = Metrics::new();
+    metrics.set_quotas(&quotas());
+    let text = metrics.render();
+    let label = |amount: &str| format!(r#"{{amount="{amount}",quota="default/q",resource="cpu"}}"#);
+    let expected = [
+        ("borrowed", "0.5"),
+        ("guaranteed", "1"),
+        ("max", "4"),
+        ("share", "1"),
+        ("used", "1.5"),
+        ("wanted", "2.5"),
+    ];
+    let expected: Vec<_> = expected.iter().map(|(own, value)| (label(own), *value)).collect();
+    let found = samples(&text, "loadmaster_quota_amount");
+    let found: Vec<_> = found.iter().map(|(own, value)| ((*own).to_owned(), *value)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(samples(&text, "loadmaster_quota_pending_pods")[0].1, "1");
+}
+
 /// Returns metrics with at least one sample in every family.
 fn with_samples() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
@@ -114,6 +149,7 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_unschedulable([("P", "a", 4)]);
     metrics.set_features(&Gates::default());
     metrics.set_leader_election(true, 3);
+    metrics.set_quotas(&quotas());
     metrics.undecodable("pods");
     let client = metrics.rest_client();
     client.requested("GET", "h:1", Some(200));
