@@ -38,7 +38,8 @@ DEFAULT = "deploy/loadmaster.yaml"
 SUMS = "deploy/rendered.sum"
 # Helm installs in this order; kubectl takes the order of the file.
 KINDS = [
-    "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding",
+    "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "CustomResourceDefinition", "ClusterRole",
+    "ClusterRoleBinding",
     "Role", "RoleBinding", "Service", "Pod", "Deployment", "Certificate", "FlowSchema", "PodMonitor",
     "PriorityLevelConfiguration", "PrometheusRule", "ServiceMonitor",
 ]

@@ -6,6 +6,7 @@ use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::{DEFAULT, objects, rendered, rendering, strictly, title};
@@ -16,6 +17,7 @@ fn decode(object: &Value) -> Result<(), String> {
         "ClusterRole" => strictly::<ClusterRole>(object).map(drop),
         "ClusterRoleBinding" => strictly::<ClusterRoleBinding>(object).map(drop),
         "ConfigMap" => strictly::<ConfigMap>(object).map(drop),
+        "CustomResourceDefinition" => strictly::<CustomResourceDefinition>(object).map(drop),
         "Deployment" => strictly::<Deployment>(object).map(drop),
         "FlowSchema" => strictly::<FlowSchema>(object).map(drop),
         "NetworkPolicy" => strictly::<NetworkPolicy>(object).map(drop),
@@ -78,7 +80,15 @@ fn default_rendering_has_the_objects_in_the_order_of_installation() {
 }
 
 /// The objects that values add and remove, beside the pods of `helm test`.
-const CHANGES: [(&str, &[&str], &[&str]); 12] = [
+const CHANGES: [(&str, &[&str], &[&str]); 13] = [
+    (
+        "capacity-scheduling",
+        &[
+            "CustomResourceDefinition elasticquotas.scheduling.x-k8s.io",
+            "CustomResourceDefinition podgroups.scheduling.x-k8s.io",
+        ],
+        &[],
+    ),
     ("cert-manager", &["Certificate loadmaster", "ServiceMonitor loadmaster"], &[]),
     ("closed-network", &["NetworkPolicy loadmaster"], &[]),
     ("dashboard", &["ConfigMap loadmaster-dashboard"], &[]),

@@ -117,14 +117,23 @@ fn extra_rules_add_permissions() {
 
 #[test]
 fn plugin_of_a_profile_adds_its_permissions() {
+    let quotas = [
+        ("scheduling.x-k8s.io", "elasticquotas", "list"),
+        ("scheduling.x-k8s.io", "elasticquotas", "watch"),
+        ("scheduling.x-k8s.io", "elasticquotas/status", "patch"),
+        ("scheduling.k8s.io", "priorityclasses", "list"),
+        ("scheduling.k8s.io", "priorityclasses", "watch"),
+    ];
     let topologies = [
         ("topology.node.k8s.io", "noderesourcetopologies", "list"),
         ("topology.node.k8s.io", "noderesourcetopologies", "watch"),
     ];
     let metrics = [("metrics.k8s.io", "nodes", "list")];
-    for (values, permissions) in
-        [("node-resource-topology", &topologies[..]), ("node-load", &metrics)]
-    {
+    for (values, permissions) in [
+        ("node-resource-topology", &topologies[..]),
+        ("node-load", &metrics),
+        ("capacity-scheduling", &quotas),
+    ] {
         let role = cluster_role(&rendering(values)).unwrap();
         let mut expected = needed();
         expected.extend(owned(permissions));
