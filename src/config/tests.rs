@@ -372,7 +372,7 @@ fn configuration_of_scheduler_plugins_is_read() {
     let profiles = config.build_profiles(&registry).unwrap();
     let profile = profiles.get("scheduler-plugins-scheduler").unwrap();
     let preempting: Vec<_> = profile.post_filter.iter().map(|own| &*own.name).collect();
-    assert_eq!(preempting, ["CapacityScheduling", "Coscheduling"]);
+    assert_eq!(preempting, ["DynamicResources", "CapacityScheduling", "Coscheduling"]);
     assert!(profile.pre_enqueue.iter().any(|own| &*own.name == "DefaultPreemption"));
 }
 
