@@ -106,14 +106,14 @@ impl<'q> Search<'q> {
 
     fn run(mut self, supposed: &mut Supposition<'_, '_, '_>) -> Answer {
         match supposed.suppose(|supposed| supposed.place(self.question.pod)) {
-            None => return Answer::Undecided("no profile is responsible for the pod".into()),
+            None => return Answer::Undecided("no profile is responsible for it".into()),
             Some(Trial::Fits { node, .. }) => {
                 return Answer::Fits(supposed.cluster().node_name(node).clone());
             }
             Some(Trial::Failed(status)) => return Answer::Undecided(status.message()),
             Some(_) => {}
         }
-        let found = self.from_one_node(supposed);
+        let found = self.moves_of_one_node(supposed);
         let limit = found.as_ref().ok().and_then(|found| found.as_ref()).map(|own| own.cost);
         let cheaper = match found {
             Ok(_) => self.any_moves(limit, supposed),

@@ -17,7 +17,7 @@ struct Candidate {
 impl Search<'_> {
     /// Returns the cheapest plan whose moves all leave the node of the pod; the pods that leave are
     /// chosen as preemption chooses victims.
-    pub(super) fn from_one_node(
+    pub(super) fn moves_of_one_node(
         &mut self,
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Found>, Exhausted> {

@@ -107,7 +107,8 @@ fn node_resource_topology_match_filters() {
     let (no_pod, no_container, no_init) =
         ("cannot align pod", "cannot align container", "cannot align init container");
     let none = Vec::new;
-    let cases: Vec<(&str, Option<Value>, Vec<Value>, Vec<Value>, &str)> = vec![
+    type Case = (&'static str, Option<Value>, Vec<Value>, Vec<Value>, &'static str);
+    let cases: Vec<Case> = vec![
         ("exact fit", on("container", &two()), vec![whole("4", "8Gi")], none(), ""),
         ("too much CPU", on("container", &two()), vec![whole("5", "1Gi")], none(), no_container),
         ("too much memory", on("container", &two()), vec![whole("1", "9Gi")], none(), no_container),
@@ -331,7 +332,8 @@ fn node_resource_topology_match_scores() {
     let one = |cpu: &str, memory: &str| vec![whole(cpu, memory)];
     let burstable = vec![with(&cpu_memory("2", "4Gi"), &json!({}))];
     let none = Vec::new;
-    let cases: Vec<(&str, Value, Option<Value>, Vec<Value>, Vec<Value>, i64)> = vec![
+    type Case = (&'static str, Value, Option<Value>, Vec<Value>, Vec<Value>, i64);
+    let cases: Vec<Case> = vec![
         ("least: 75 and 50", json!({}), single(&two()), one("2", "4Gi"), none(), 50),
         ("least: weights", weighted, single(&two()), one("2", "2Gi"), none(), 56),
         (
@@ -488,7 +490,9 @@ fn target_load_packing_scores() {
     let requested = || vec![with(&json!({"cpu": "1"}), &json!({}))];
     let unset = || vec![json!({"name": "c"})];
     let none = Vec::new;
-    let cases: Vec<(&str, Value, Vec<(&str, &str, f64)>, Vec<Value>, Vec<Value>, i64)> = vec![
+    type Case =
+        (&'static str, Value, Vec<(&'static str, &'static str, f64)>, Vec<Value>, Vec<Value>, i64);
+    let cases: Vec<Case> = vec![
         ("idle", json!({}), average(0.0), limited(), none(), 55),
         ("at the target", json!({}), average(30.0), limited(), none(), 100),
         ("just past the target", json!({}), average(30.1), limited(), none(), 40),
@@ -572,7 +576,8 @@ fn load_variation_risk_balancing_scores() {
     let margin = |margin: f64| json!({"safeVarianceMargin": margin});
     let sensitivity = |root: f64| json!({"safeVarianceSensitivity": root});
     // The pod asks for a tenth of each.
-    let cases: Vec<(&str, Value, Vec<(&str, &str, f64)>, i64)> = vec![
+    type Case = (&'static str, Value, Vec<(&'static str, &'static str, f64)>, i64);
+    let cases: Vec<Case> = vec![
         ("the lower of 70 and 85", json!({}), both(40.0, 10.0, 20.0), 70),
         ("memory is lower", json!({}), both(10.0, 0.0, 70.0), 60),
         ("only CPU", json!({}), cpu(40.0, 10.0), 70),
@@ -613,7 +618,9 @@ fn low_risk_over_commitment_scores() {
     // The standard deviation of the uniform distribution, in percent.
     let uniform = 28.867_513_459_481_29;
     let none = || None;
-    let cases: Vec<(&str, Value, Vec<(&str, &str, f64)>, Option<Value>, Value, i64)> = vec![
+    type Case =
+        (&'static str, Value, Vec<(&'static str, &'static str, f64)>, Option<Value>, Value, i64);
+    let cases: Vec<Case> = vec![
         ("BestEffort", plain(), load(50.0, 0.0), none(), json!({"name": "c"}), 0),
         ("empty node", plain(), load(80.0, 0.0), none(), cpu("1", "1"), 100),
         // The others request a quarter of what they use.
@@ -731,7 +738,8 @@ fn load_aware_scheduling_filters() {
     let (cpu_exceeds, memory_exceeds) =
         ("node(s) cpu usage exceed threshold", "node(s) memory usage exceed threshold");
     let requests = || with(&cpu_memory("1", "1Gi"), &json!({}));
-    let cases: Vec<(&str, Value, Vec<(&str, &str, f64)>, Value, &str)> = vec![
+    type Case = (&'static str, Value, Vec<(&'static str, &'static str, f64)>, Value, &'static str);
+    let cases: Vec<Case> = vec![
         ("58.5 percent", json!({}), used(50.0, 10.0), requests(), ""),
         ("64.9 percent", json!({}), used(56.4, 10.0), requests(), ""),
         ("65.4 percent is 65", json!({}), used(56.9, 10.0), requests(), ""),
@@ -816,7 +824,8 @@ fn node_resources_allocatable_scores() {
     let least = |resources: &[(&str, i64)]| json!({"resources": of(resources)});
     let most = |resources: &[(&str, i64)]| json!({"mode": "Most", "resources": of(resources)});
     // Worked out per node: sum of amount times weight, over the sum of the weights.
-    let cases: Vec<(&str, Value, [i64; 3])> = vec![
+    type Case = (&'static str, Value, [i64; 3]);
+    let cases: Vec<Case> = vec![
         ("fewest CPUs", least(&[("cpu", 1)]), [100, 66, 0]),
         ("most CPUs", most(&[("cpu", 1)]), [0, 33, 100]),
         ("a weight alone changes nothing", most(&[("cpu", 7)]), [0, 33, 100]),
@@ -873,7 +882,8 @@ fn node_metadata_scores() {
         args
     };
     let some = |a, b, c| [Some(a), Some(b), Some(c)];
-    let cases: Vec<(&str, Value, [Option<&str>; 3], [i64; 3])> = vec![
+    type Case = (&'static str, Value, [Option<&'static str>; 3], [i64; 3]);
+    let cases: Vec<Case> = vec![
         ("highest", highest(), some("10", "20", "40"), [1, 34, 100]),
         ("lowest", lowest(), some("10", "20", "40"), [100, 67, 1]),
         ("negative numbers", highest(), some("-10", "0", "10"), [1, 50, 100]),
@@ -917,7 +927,8 @@ fn node_metadata_scores() {
 #[test]
 fn pod_state_scores() {
     // Terminating and running pods of the nodes a, b and c.
-    let cases: [(&str, [usize; 3], [usize; 3], [i64; 3]); 10] = [
+    type Case = (&'static str, [usize; 3], [usize; 3], [i64; 3]);
+    let cases: [Case; 10] = [
         ("empty", [0, 0, 0], [0, 0, 0], [0, 0, 0]),
         ("all equal", [2, 2, 2], [0, 1, 5], [0, 0, 0]),
         ("one ends", [1, 0, 0], [0, 0, 0], [100, 0, 0]),
