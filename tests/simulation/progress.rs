@@ -237,8 +237,9 @@ fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica)
         let cluster = engine.cluster();
         &**cluster.node_name(placed.node)
     });
-    // A bind of unknown outcome is stopped by a status patch.
-    let may_be_stopped = chosen.is_none() || sight.troubles.let_explain(&pod.key.namespace);
+    // After a bind of unknown outcome the pod is read, and the bind is stopped by a status patch.
+    let can_stop = || sight.troubles.let_read() && sight.troubles.let_explain(&pod.key.namespace);
+    let may_be_stopped = chosen.is_none() || can_stop();
     let takers: Vec<&str> = oracle.takers(pod).map(|node| &**node).chain(chosen).collect();
     is_known
         && !waits_for_plugin(engine, pod)

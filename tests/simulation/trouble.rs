@@ -45,13 +45,14 @@ const PATCH_POD: Permission = Permission(Method::Patch, "pods");
 const UPDATE_LEASE: Permission = Permission(Method::Put, "leases");
 
 const DELETE_POD: Permission = Permission(Method::Delete, "pods");
+const GET_POD: Permission = Permission(Method::Get, "pods");
 
 const PERMISSIONS: [Permission; 9] = [
     CREATE_BINDING,
     PATCH_STATUS,
     PATCH_POD,
     UPDATE_LEASE,
-    Permission(Method::Get, "pods"),
+    GET_POD,
     DELETE_POD,
     Permission(Method::Post, "events"),
     Permission(Method::Patch, "persistentvolumes"),
@@ -183,6 +184,11 @@ impl Troubles {
             Trouble::Extender(_) => !needs_extender(pod),
             Trouble::Node { name, .. } => nodes.clone().all(|node| node != name),
         })
+    }
+
+    /// Whether pods can be read, as a bind of unknown outcome needs.
+    pub(crate) fn let_read(&self) -> bool {
+        self.iter().all(|trouble| !matches!(trouble, Trouble::Permission(GET_POD)))
     }
 
     /// Whether the status of pods in this namespace can be written.
