@@ -5,7 +5,7 @@ use framework::quota::{Books, QuotaView, ResourceIx};
 use super::family::{GaugeVec, IntGaugeVec};
 use super::table::{ALPHA, Declaration, Table};
 
-/// Maximum number of quotas with series. Those at the top are first.
+/// Maximum number of quotas with series. Quotas at the top of the tree get theirs first.
 const MOST_QUOTAS: usize = 300;
 
 /// Metrics of quotas. Without quotas they have no series.

@@ -20,7 +20,8 @@ pub const QUOTA_IS_PARENT_LABEL: &str = "quota.scheduling.koordinator.sh/is-pare
 pub const QUOTA_LENDS_LABEL: &str = "quota.scheduling.koordinator.sh/allow-lent-resource";
 /// The annotation of an ElasticQuota with its weight for each resource, as a JSON resource list.
 pub const QUOTA_WEIGHT_ANNOTATION: &str = "quota.scheduling.koordinator.sh/shared-weight";
-/// The annotation of an ElasticQuota with the seconds for which its pods are spared, from their start.
+/// The annotation of an ElasticQuota with the seconds for which its pods are spared, from their
+/// start.
 pub const QUOTA_MINIMUM_RUN_ANNOTATION: &str = "loadmaster.io/minimum-run-seconds";
 /// The name of the parent that quotas without one have in Koordinator.
 const ROOT_QUOTA: &str = "koordinator-root-quota";

@@ -75,7 +75,8 @@ pub struct Environment {
 
 /// The values of the facts.
 pub trait Facts: Sync {
-    /// Returns the value of the fact with this place in the environment. A map is [`FactValue::Map`].
+    /// Returns the value of the fact with this place in the environment. A map is
+    /// [`FactValue::Map`].
     fn fact(&self, fact: usize) -> FactValue<'_>;
 
     /// Returns the value of a key in a fact that is a map.

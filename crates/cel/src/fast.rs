@@ -1,7 +1,7 @@
 //! A form of plans for scalars, which makes no values on the heap.
 //!
-//! It has the common parts of rules: facts, entries of maps, comparisons and arithmetic. Whatever it
-//! cannot tell, errors included, is left to the plan, so that it needs no texts of errors and no
+//! It has the common parts of rules: facts, entries of maps, comparisons and arithmetic. Whatever
+//! it cannot tell, errors included, is left to the plan, so that it needs no texts of errors and no
 //! meter: each part is evaluated at most once.
 
 use std::cmp::Ordering;

@@ -129,8 +129,8 @@ impl GroupNotices {
         }
     }
 
-    /// Lets a member that says why it waits be notified again, because its PodGroup says nothing: it
-    /// may be a new one of the same name.
+    /// Lets a member that says why it waits be notified again, because its PodGroup says nothing:
+    /// it may be a new one of the same name.
     fn notify_for_group(&mut self, pod: &Pod, now: Time) {
         if self.gated.get(&pod.uid) == Some(&Progress::Shown) {
             self.gated.insert(pod.uid.clone(), Progress::Delayed);

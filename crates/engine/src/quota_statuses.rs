@@ -2,9 +2,9 @@
 //! writes elsewhere.
 //!
 //! A status has the resources that the quota names, with what pods with a node use of them. It is
-//! computed a second after a change, and written if it differs from the last one, at a bounded rate.
-//! A status that something else has written in its place is not contradicted until the computed one
-//! changes.
+//! computed a second after a change, and written if it differs from the last one, at a bounded
+//! rate. A status that something else has written in its place is not contradicted until the
+//! computed one changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

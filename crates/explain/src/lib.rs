@@ -6,10 +6,10 @@
 //!   noticeably. The engine of a [`Follower`] takes it over and answers everything else. The next
 //!   copy has only what differs.
 //! - [`explain_pod`], [`explain_node`], [`explain_group`], [`explain_pod_group`],
-//!   [`explain_quotas`] and [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`], [`list_groups`],
-//!   [`list_pod_groups`] and [`find_names`] list what it knows. What they compute describes the
-//!   state of the copy and is labelled `now`; what was recorded at the time of an attempt is in the
-//!   facts.
+//!   [`explain_quotas`] and [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`],
+//!   [`list_groups`], [`list_pod_groups`] and [`find_names`] list what it knows. What they compute
+//!   describes the state of the copy and is labelled `now`; what was recorded at the time of an
+//!   attempt is in the facts.
 //! - [`help`] finds changes that would get a pending pod a node. Each is tried in the engine.
 //!
 //! Nothing here reads a clock or does I/O. Answers are JSON for machines; the command line renders

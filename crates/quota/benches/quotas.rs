@@ -1,7 +1,7 @@
 //! Measures the books of quotas: `cargo bench -p loadmaster-quota --bench quotas`.
 //!
-//! There are 11,110 quotas in a tree of depth 4, ten below each parent, and 100,000 pods. `flat` has
-//! 10,000 quotas without parents.
+//! There are 11,110 quotas in a tree of depth 4, ten below each parent, and 100,000 pods. `flat`
+//! has 10,000 quotas without parents.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -15,9 +15,9 @@ use crate::shares::{Claim, divide};
 /// The quotas as a tree, and the pods by UID.
 ///
 /// A pod counts for the quota that its label names, or else for the oldest quota of its namespace.
-/// Pods are known whether or not they have a quota, so that a quota which appears later has its pods
-/// at once. Equal quotas and pods give equal books, in whatever order they arrive, unless parents form
-/// a circle.
+/// Pods are known whether or not they have a quota, so that a quota which appears later has its
+/// pods at once. Equal quotas and pods give equal books, in whatever order they arrive, unless
+/// parents form a circle.
 #[derive(Debug, Clone, Default)]
 pub struct Books {
     /// Whether pods and quotas are counted.
@@ -157,8 +157,8 @@ impl Books {
         amounts
     }
 
-    /// Returns what a quota uses less once a pod with a node is gone. Devices that another pod of the
-    /// same choice uses stay in use.
+    /// Returns what a quota uses less once a pod with a node is gone. Devices that another pod of
+    /// the same choice uses stay in use.
     pub fn used_by(&self, pod: &Pod) -> Amounts {
         let choice = Choice::of(pod);
         let own = of_requests(&pod.requests, |name| self.resources.get(name));

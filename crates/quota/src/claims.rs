@@ -92,8 +92,8 @@ impl Claims {
         (devices, turns)
     }
 
-    /// Notes what a claim asks for, or that it is gone. Returns the devices that it had and has, and
-    /// its users. A claim that is gone counts as before until its last user ends.
+    /// Notes what a claim asks for, or that it is gone. Returns the devices that it had and has,
+    /// and its users. A claim that is gone counts as before until its last user ends.
     pub(crate) fn set(&mut self, key: &ClaimKey, spec: Option<&ClaimSpec>) -> ClaimChange {
         let book = self.0.entry(key.clone()).or_default();
         let before = book.devices.clone();

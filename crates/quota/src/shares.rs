@@ -82,7 +82,7 @@ fn fill_some(
     let mut open: Vec<usize> = (0..parts.len())
         .filter(|place| weight(&parts[*place]) > 0 && parts[*place].cap > 0)
         .collect();
-    // Those that are full first are first.
+    // The part that reaches its cap at the smallest share comes first.
     open.sort_by(|one, other| {
         let (one, other) = (&parts[*one], &parts[*other]);
         (one.cap * weight(other)).cmp(&(other.cap * weight(one)))

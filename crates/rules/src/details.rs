@@ -10,7 +10,7 @@ use crate::facts::{FACTS, SOURCES, Source};
 use crate::prepared::{Answer, Applying, Prepared};
 use crate::subject::Subject;
 
-/// Maximum number of different values of a rule that are told apart.
+/// Maximum number of groups of nodes, by the value of a rule, in the details about the rule.
 const MOST_VALUES: usize = 16;
 
 /// Returns the details about the nodes that rules reject.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! `docs/rules.md` has the fields that rules can read, and examples. The language is that of the
-//! crate `cel`; [`facts`] has the fields, [`rule_set`] the compiled rules, [`mod@plugin`] the extension
-//! points, and `hints` the events that wake a pod.
+//! crate `cel`; [`facts`] has the fields, [`rule_set`] the compiled rules, [`mod@plugin`] the
+//! extension points, and `hints` the events that wake a pod.
 
 pub mod args;
 mod details;

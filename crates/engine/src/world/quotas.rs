@@ -6,14 +6,15 @@ use framework::{ElasticQuota, Object, ObjectUpdate, Pod, PodKey, QuotaKey, Quota
 use super::World;
 
 impl World {
-    /// Returns the ElasticQuotas whose usage has changed since the last call, by namespace and name.
+    /// Returns the ElasticQuotas whose usage has changed since the last call, by namespace and
+    /// name.
     pub(crate) fn take_changed_quotas(&mut self) -> Vec<QuotaKey> {
         self.cluster.take_changed_quotas()
     }
 
-    /// Returns the pending pods that may take back more than before a change of an ElasticQuota: pods
-    /// within the guarantee of their quota, which has grown, or that of another quota has shrunk.
-    /// Plugins that rejected such a pod for want of room do not know quotas.
+    /// Returns the pending pods that may take back more than before a change of an ElasticQuota:
+    /// pods within the guarantee of their quota, which has grown, or that of another quota has
+    /// shrunk. Plugins that rejected such a pod for want of room do not know quotas.
     pub(super) fn pods_that_gain(&self, update: &ObjectUpdate) -> Vec<PodKey> {
         let Some(object) = update.new.as_ref().or(update.old.as_ref()) else { return Vec::new() };
         let quota = |object: &Option<Object>| {

@@ -391,8 +391,8 @@ fn load() -> impl Strategy<Value = Load> {
 
 const TEAMS: [&str; 3] = ["a", "b", "c"];
 
-/// Creates the pods again that were evicted since the last call, as their controllers do. Returns how
-/// many they are.
+/// Creates the pods again that were evicted since the last call, as their controllers do. Returns
+/// how many they are.
 fn recreate(world: &mut World, specs: &BTreeMap<String, PodBuilder>, seen: &mut usize) -> usize {
     let evicted: Vec<String> = world.evictions()[*seen..].iter().map(ToString::to_string).collect();
     *seen += evicted.len();

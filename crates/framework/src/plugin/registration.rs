@@ -302,8 +302,8 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self.watch(crate::ELASTIC_QUOTAS)
     }
 
-    /// Declares that the plugin preempts in place of DefaultPreemption, which is left out at PostFilter
-    /// and PodGroupPostFilter where this plugin is enabled.
+    /// Declares that the plugin preempts in place of DefaultPreemption, which is left out at
+    /// PostFilter and PodGroupPostFilter where this plugin is enabled.
     #[must_use]
     pub const fn replaces_preemption(mut self) -> Self {
         self.built.replaces_preemption = true;

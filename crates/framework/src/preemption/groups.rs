@@ -45,8 +45,8 @@ pub fn preempt_for_group(
     })
 }
 
-/// Does what [`preempt_for_group`] does, with these candidates for a group of this priority. They are
-/// in the order in which they are put back.
+/// Does what [`preempt_for_group`] does, with these candidates for a group of this priority. They
+/// are in the order in which they are put back.
 pub(super) fn preempt_among(
     plugin: &PluginName,
     trial: &mut dyn PodGroupTrial,

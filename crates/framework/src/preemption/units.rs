@@ -21,8 +21,8 @@ pub(super) struct Unit {
 }
 
 /// The importance of a unit; the most important is the smallest. By priority, groups before single
-/// pods, larger groups before smaller ones, and then by the earliest start. Pods that started at the
-/// same time are ordered by their groups, so that few groups lose pods.
+/// pods, larger groups before smaller ones, and then by the earliest start. Pods that started at
+/// the same time are ordered by their groups, so that few groups lose pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Importance {
     priority: Reverse<i32>,
@@ -133,8 +133,8 @@ impl Below<'_> {
     }
 }
 
-/// Counts the pods of each unit whose eviction violates a PodDisruptionBudget if all units before it
-/// are evicted too.
+/// Counts the pods of each unit whose eviction violates a PodDisruptionBudget if all units before
+/// it are evicted too.
 pub(super) fn mark_violations(cluster: &Cluster, units: &mut [Unit]) {
     let mut left: Vec<(BudgetIx, i64)> = Vec::new();
     for unit in units {

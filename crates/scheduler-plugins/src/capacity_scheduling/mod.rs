@@ -1,9 +1,9 @@
 //! CapacityScheduling: quotas that lend what they do not use.
 //!
-//! An ElasticQuota guarantees `min` to the pods of its namespace and limits them to `max`. All quotas
-//! together use at most the sum of their `min`, so that a quota may borrow what others leave. The
-//! cluster keeps the books; this plugin reads them in PreFilter, and takes back what others have
-//! borrowed in PostFilter.
+//! An ElasticQuota guarantees `min` to the pods of its namespace and limits them to `max`. All
+//! quotas together use at most the sum of their `min`, so that a quota may borrow what others
+//! leave. The cluster keeps the books; this plugin reads them in PreFilter, and takes back what
+//! others have borrowed in PostFilter.
 
 mod hints;
 mod protection;
@@ -37,8 +37,9 @@ const FEWEST_CANDIDATES: usize = 100;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CapacitySchedulingArgs {
-    /// Whether amounts are read as CapacityScheduling of scheduler-plugins does: what `max` does not
-    /// mention of CPU, memory and ephemeral storage is 0, and so is all that `min` does not mention.
+    /// Whether amounts are read as CapacityScheduling of scheduler-plugins does: what `max` does
+    /// not mention of CPU, memory and ephemeral storage is 0, and so is all that `min` does not
+    /// mention.
     pub strict: bool,
 }
 

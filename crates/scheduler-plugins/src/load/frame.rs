@@ -52,8 +52,8 @@ impl<R: Rating> LoadPlugin<R> {
         self.rows.of(node, || self.rating.row(node, &self.reader))
     }
 
-    /// Calls `visit` with the row of each of the nodes and its place among them. Nodes that have not
-    /// changed come first.
+    /// Calls `visit` with the row of each of the nodes and its place among them. Nodes that have
+    /// not changed come first.
     pub(super) fn rows<'a>(
         &self,
         nodes: impl Iterator<Item = NodeView<'a>>,

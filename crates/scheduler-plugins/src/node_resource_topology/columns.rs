@@ -228,11 +228,11 @@ struct Part {
     stays: bool,
     /// The resources.
     all: u64,
-    /// Those that the node has to have.
+    /// The devices among them, which the node has to have.
     devices: u64,
-    /// Those that a NUMA node has to list.
+    /// The resources that at least one NUMA node has to list.
     somewhere: u64,
-    /// Those of which enough has to be available.
+    /// The resources of which one NUMA node has to have enough available.
     hard: Vec<Hard>,
 }
 

@@ -1,9 +1,10 @@
 //! Preemption under quotas: which pods a preemptor may evict, and which it needs to.
 //!
-//! A pod whose quota stays within its guarantee takes back what others have borrowed, whatever their
-//! priority: first from quotas above their share, then from quotas above their guarantee. Within its own quota it evicts pods of lower
-//! priority, and so does a pod without a quota among pods without one. The limits of quotas must
-//! hold afterwards, so victims may be on other nodes than the preemptor.
+//! A pod whose quota stays within its guarantee takes back what others have borrowed, whatever
+//! their priority: first from quotas above their share, then from quotas above their guarantee.
+//! Within its own quota it evicts pods of lower priority, and so does a pod without a quota among
+//! pods without one. The limits of quotas must hold afterwards, so victims may be on other nodes
+//! than the preemptor.
 
 mod for_group;
 mod on_node;

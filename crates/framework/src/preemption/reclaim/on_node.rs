@@ -20,11 +20,11 @@ struct Victim {
     is_here: bool,
 }
 
-/// Selects the victims with which a pod fits on a node and into its quota. First all pods of the node
-/// that the preemptor may take are taken, the least important first, as long as their quotas are
-/// above their guarantees. If its quota still has no room, pods of other nodes follow. Then as many as
-/// possible are put back: first those whose eviction violates a PodDisruptionBudget, then the
-/// others, the most important first. Pods that end anyway are put back last.
+/// Selects the victims with which a pod fits on a node and into its quota. First all pods of the
+/// node that the preemptor may take are taken, the least important first, as long as their quotas
+/// are above their guarantees. If its quota still has no room, pods of other nodes follow. Then as
+/// many as possible are put back: first those whose eviction violates a PodDisruptionBudget, then
+/// the others, the most important first. Pods that end anyway are put back last.
 ///
 /// # Errors
 /// No pod may be taken, the pod does not fit without them, or a plugin fails.

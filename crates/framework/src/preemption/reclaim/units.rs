@@ -109,8 +109,8 @@ impl Reclaim<'_> {
         }
     }
 
-    /// Returns the pods that are evicted with a pod, if it belongs to a group that is evicted whole,
-    /// or to the members that a gang cannot do without.
+    /// Returns the pods that are evicted with a pod, if it belongs to a group that is evicted
+    /// whole, or to the members that a gang cannot do without.
     fn pods_together(
         &self,
         key: &PodGroupKey,
