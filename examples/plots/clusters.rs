@@ -86,7 +86,7 @@ pub(super) mod tests {
 
     const CONFLICTS: &str = include_str!("../../docs/clusters-conflicts.jsonl");
     const REGRETS: &str = include_str!("../../docs/clusters-regret.jsonl");
-    const DOCUMENT: &str = include_str!("../../docs/benchmarks.md");
+    const DOCUMENT: &str = include_str!("../../docs/lab/clusters.md");
 
     /// The plots of the document.
     pub(crate) fn documented() -> [Plot; 2] {
