@@ -23,7 +23,7 @@ CLUSTERS ?= 0
 DOCTESTED := loadmaster loadmaster-cel loadmaster-framework loadmaster-testkit
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image doc build golden deny trouble doctests tests
+PARTS := fmt-check clippy image doc build deny doctests trouble tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
@@ -92,10 +92,10 @@ $(JEMALLOC):
 clippy:
 	$(CARGO) clippy --workspace --all-targets --features profiling -- -D warnings
 
-# The image is built with --no-default-features, and `make demo` without the simulator. `make clippy` has the feature
-# `profiling`; with it the second set shares the dependencies of `make clippy`.
+# The image is built with --no-default-features, and `make demo` without the simulator. An example and the feature
+# `profiling` bring the dependencies of `make clippy`, which are not compiled again.
 image:
-	$(CARGO) clippy --no-default-features --bins -- -D warnings
+	$(CARGO) clippy --no-default-features --features profiling --bins --example golden -- -D warnings
 	$(CARGO) clippy --no-default-features --features sandbox,profiling --bins --example demo -- -D warnings
 
 # Everything at once, so that both cores are busy while crates wait for those they depend on.

@@ -21,7 +21,7 @@ const RUN: Duration = Duration::from_secs(15);
 /// Time between two healthy pods.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Number of pods in trouble at the start; more than calls that may wait before decisions are held.
-const MANY: usize = 3000;
+const MANY: usize = 1500;
 
 /// Returns how many healthy pods are bound, and the median and the longest time that they took,
 /// beside this number of pods in trouble.

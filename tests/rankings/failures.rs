@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Number of histories.
-const HISTORIES: u64 = 30;
+const HISTORIES: u64 = 15;
 /// Number of changes in each.
 const STEPS: i64 = 80;
 const TEMPLATES: usize = 20;

@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Number of histories.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 150;
 /// Number of changes in each.
 const STEPS: i64 = 60;
 /// Number of histories on more nodes, with more lanes.
-const LONG_HISTORIES: u64 = 12;
+const LONG_HISTORIES: u64 = 6;
 const LONG_STEPS: i64 = 500;
 
 /// The extent of a history.

@@ -16,7 +16,7 @@ use super::{
     Extent, HOST, REQUIRED, Scheduler, TEMPLATES, ZONE, any_pod, relates, run_history, spreads,
 };
 
-const HISTORIES: u64 = 100;
+const HISTORIES: u64 = 60;
 const STEPS: i64 = 40;
 
 /// A part of a question.

@@ -23,9 +23,9 @@ use self::churn::Churn;
 use self::world::World;
 
 /// Number of batches per round.
-const BATCHES: u32 = 12;
+const BATCHES: u32 = 6;
 /// Pause between two batches of a round. A round takes about a day.
-const PAUSE: Duration = Duration::from_hours(2);
+const PAUSE: Duration = Duration::from_hours(4);
 /// Time after a round in which the last requests end, and the versions that they gave pods are
 /// forgotten.
 const REST: Duration = Duration::from_mins(2);
