@@ -8,13 +8,14 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use dry_run::NodeUsage;
-use dry_run::cluster::Question;
+use dry_run::cluster::{Dump, Question};
 use dry_run::make_room::{self, Limits};
 use dry_run::report::cluster::{Detail, Layout};
-use dry_run::report::make_room::make_room as report_of_room;
+use dry_run::report::make_room as report_of_moves;
 use dry_run::report::what_if as report;
 use dry_run::what_if::{self, Sides, WhatIf};
 use framework::{PodKey, Registry};
+use serde::Serialize;
 use serde_json::json;
 
 #[cfg(feature = "simulator")]
@@ -51,17 +52,24 @@ const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 pub(super) struct Args {
     /// Files or folders with the change, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "CHANGES", num_args = 1..,
-        required_unless_present_any = ["config_after", "make_room_for"])]
+        required_unless_present_any = ["config_after", "moves"])]
     filename: Vec<PathBuf>,
 
     /// Looks for moves of running pods after which this pending pod fits, instead of a change;
     /// NAMESPACE/NAME, or the name of a pod in `default`; for --dump and --read-cluster
-    #[arg(long, value_name = "POD", requires = "here", conflicts_with_all = ["filename", "config_after", "plots"])]
+    #[arg(long, value_name = "POD", group = "moves", requires = "here",
+        conflicts_with_all = ["filename", "config_after", "plots"])]
     make_room_for: Option<String>,
 
-    /// Does not move pods of a higher priority, with --make-room-for
+    /// Looks for nodes whose pods all fit elsewhere, one after the other, instead of a change; for
+    /// --dump and --read-cluster
+    #[arg(long, group = "moves", requires = "here",
+        conflicts_with_all = ["filename", "config_after", "plots", "fail_if_pending"])]
+    empty_nodes: bool,
+
+    /// Does not move pods of a higher priority, with --make-room-for and --empty-nodes
     #[arg(long, value_name = "PRIORITY", default_value_t = HIGHEST_USER_PRIORITY,
-        requires = "make_room_for", allow_negative_numbers = true)]
+        requires = "moves", allow_negative_numbers = true)]
     highest_priority: i32,
 
     /// Moves at most so many pods, with --make-room-for
@@ -143,13 +151,16 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     if args.filename.iter().chain(&args.source.dump).filter(|path| *path == stdin).count() > 1 {
         bail!("standard input can only be read once");
     }
-    if let (Some(pod), Some(local)) = (&args.make_room_for, args.source.local()?) {
-        return room_for(args, pod, &local, registry);
+    let local = args.source.local()?;
+    match (&local, &args.make_room_for) {
+        (Some(local), Some(pod)) => return room_for(args, pod, local, registry),
+        (Some(local), None) if args.empty_nodes => return empty_nodes(args, local, registry),
+        _ => {}
     }
     let objects = read_change(args)?;
-    let mut answer = match args.source.local()? {
+    let mut answer = match &local {
         None => of_scheduler(args, objects)?,
-        Some(local) => of_dump(args, objects, &local, registry)?,
+        Some(local) => of_dump(args, objects, local, registry)?,
     };
     warn(&answer.warnings);
     let nodes = answer.nodes.take();
@@ -170,29 +181,56 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
 
 /// Says which moves make room for a pod of a dump.
 fn room_for(args: &Args, pod: &str, local: &Local, registry: Registry) -> anyhow::Result<ExitCode> {
+    let (dump, question) = moving(args, local, registry)?;
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    let room = make_room::room_for(&PodKey::new(namespace, name), dump, &question)?;
+    warn(&room.warnings);
+    show(args, &room, report_of_moves::make_room)?;
+    let fails = args.fail_if_pending && room.node.is_none();
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says which nodes of a dump can be emptied.
+fn empty_nodes(args: &Args, local: &Local, registry: Registry) -> anyhow::Result<ExitCode> {
+    let (dump, question) = moving(args, local, registry)?;
+    let found = make_room::empty_nodes(dump, &question)?;
+    warn(&found.warnings);
+    show(args, &found, report_of_moves::empty_nodes)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a dump whose pods are to be moved.
+fn moving(
+    args: &Args,
+    local: &Local,
+    registry: Registry,
+) -> anyhow::Result<(Dump, make_room::Question)> {
     let engine = args.engine.for_server(local.level);
     let file = args.source.config.as_deref();
     let setup = Setup::read(&engine, file, Arc::new(registry))?;
     let wanted = setup.wanted()?.with_whole(Whole { placed_pods: true, ..Whole::NONE });
     let dump = read_dump(&local.origins, &wanted, args.validate.into())?;
-    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
     let question = make_room::Question {
         settings: setup.settings(&engine)?,
-        pod: PodKey::new(namespace, name),
         highest_priority: args.highest_priority,
         limits: Limits { moves: args.most_moves, ..Limits::default() },
     };
-    let room = make_room::answer(dump, &question)?;
-    warn(&room.warnings);
+    Ok((dump, question))
+}
+
+/// Prints an answer in the form that is asked for.
+fn show<T: Serialize>(
+    args: &Args,
+    answer: &T,
+    report: impl FnOnce(&T, Layout) -> String,
+) -> anyhow::Result<()> {
     match args.output {
         Output::Table | Output::Wide => {
-            print(&report_of_room(&room, Layout::of_stdout(Detail::Usual, args.all)))?;
+            print(&report(answer, Layout::of_stdout(Detail::Usual, args.all)))
         }
-        Output::Json => print_json(&room)?,
-        Output::Yaml => print_yaml(&room)?,
+        Output::Json => print_json(answer),
+        Output::Yaml => print_yaml(answer),
     }
-    let fails = args.fail_if_pending && room.node.is_none();
-    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Reads the files of the change.

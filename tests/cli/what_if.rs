@@ -319,6 +319,17 @@ fn moves_make_room_for_a_pending_pod() {
 }
 
 #[test]
+fn nodes_that_can_be_emptied_are_named_with_their_moves_and_what_keeps_the_others() {
+    let ask = ["whatif", "--dump", "whatif/room.yaml", "--empty-nodes", "-o", "json"];
+    let answer = loadmaster(&ask).json();
+    let [node] = &answer["nodes"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!((&node["name"], &answer["isComplete"]), (&json!("a"), &json!(true)));
+    assert_eq!(listed(node, "moves", "from"), pairs([("web-1", "a"), ("web-2", "a")]));
+    let reasons = pairs([("b", "is moved there"), ("c", "has local data: emptyDir or hostPath")]);
+    assert_eq!(listed(&answer, "staying", "reason"), reasons);
+}
+
+#[test]
 fn pod_for_which_to_make_room_has_to_wait_in_the_dump() {
     let ask = |pod: &str| {
         loadmaster(&["whatif", "--dump", "whatif/room.yaml", "--make-room-for", pod]).refused(1)

@@ -178,6 +178,14 @@ impl World {
         ::make_room::make_room(&mut self.engine, question, self.now)
     }
 
+    /// Looks for nodes whose pods all fit elsewhere.
+    pub(crate) fn empty_nodes(
+        &mut self,
+        drains: &::make_room::Drains<'_>,
+    ) -> ::make_room::EmptyNodes {
+        ::make_room::empty_nodes(&mut self.engine, drains, self.now)
+    }
+
     /// Whether the limit of the settings has ended a run.
     pub const fn is_cut(&self) -> bool {
         self.is_cut

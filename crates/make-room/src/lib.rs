@@ -6,12 +6,16 @@
 //! proven: the moved pod fits where it goes while the pods that move later are still in their
 //! place, and the last move leaves room for the pod. No PodDisruptionBudget is asked for more than
 //! it allows now. Nothing in the cluster changes.
+//!
+//! [`empty_nodes`] looks for nodes whose pods all fit elsewhere, in the same way.
 
 mod budgets;
 mod cost;
+mod empty_nodes;
 mod plan;
 mod search;
 
 pub use cost::{Cost, Movable};
+pub use empty_nodes::{Drains, EmptyNode, EmptyNodes, Stays, empty_nodes};
 pub use plan::{Answer, Move, Plan};
 pub use search::{Limits, Question, make_room};

@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig, Input};
 use framework::{EventResource, Time};
-use loadmaster_make_room::{Answer, Cost, Limits, Movable, Plan, Question, make_room};
+use loadmaster_make_room::{
+    Answer, Cost, Drains, EmptyNodes, Limits, Movable, Plan, Question, Stays, empty_nodes,
+    make_room,
+};
 use serde_json::json;
 use testkit::{NodeBuilder, PodBuilder, StorageObject, node, pod};
 
@@ -66,6 +70,12 @@ impl Cluster {
         self.apply(Change::Pod(Box::new(Arc::unwrap_or_clone(pod.clone()))));
         let question = Question { pod: &pod, movable: &self.movable, limits };
         make_room(&mut self.engine, &question, Time::ZERO)
+    }
+
+    fn empty_nodes(&mut self, held: &[&str]) -> EmptyNodes {
+        let held: BTreeSet<Arc<str>> = held.iter().map(|name| (*name).into()).collect();
+        let drains = Drains { movable: &self.movable, held: &held, decisions: 10_000 };
+        empty_nodes(&mut self.engine, &drains, Time::ZERO)
     }
 
     fn plan(&mut self, pod: PodBuilder) -> Plan {
@@ -293,4 +303,98 @@ fn plans_are_those_of_an_exhaustive_search() {
         }
     }
     assert!(plans > 50 && chains > 5, "{plans} plans, {chains} of them with other moves");
+}
+
+/// The names of the nodes, each with its moves: the pod and where it goes.
+fn emptied(found: &EmptyNodes) -> Vec<(&str, Vec<(&str, &str)>)> {
+    let nodes = found.nodes.iter().map(|own| {
+        let moves = own.moves.iter().map(|step| (&*step.pod.name, &*step.to));
+        (&*own.node, moves.collect())
+    });
+    nodes.collect()
+}
+
+#[test]
+fn nodes_are_emptied_as_long_as_others_take_their_pods() {
+    let mut cluster = Cluster::new([cpus("a", 4), cpus("b", 4), cpus("c", 4), cpus("d", 4)]);
+    cluster.movable(pod("a-1").cpu("1").on("a"), 1000);
+    cluster.movable(pod("b-1").cpu("3").on("b"), 1500);
+    cluster.movable(pod("c-1").cpu("3").on("c"), 2000);
+    let found = cluster.empty_nodes(&[]);
+    // `d` has no pod. The pod of `a` fits beside a large one, which then fits nowhere else.
+    let [(first, none), (second, moves)] = &emptied(&found)[..] else { panic!("{found:?}") };
+    assert_eq!((*first, none.is_empty(), *second), ("d", true, "a"));
+    let [(_, to)] = moves[..] else { panic!("{found:?}") };
+    let (to, other) = if to == "b" { ("b", "c") } else { (to, "b") };
+    assert!(matches!(found.staying[to], Stays::Takes(_)), "{found:?}");
+    assert!(matches!(found.staying[other], Stays::Keeps(_)), "{found:?}");
+    assert_eq!((found.staying.len(), found.is_complete), (2, true));
+}
+
+#[test]
+fn held_nodes_stay_and_take_pods() {
+    let mut cluster = Cluster::new([cpus("a", 4), cpus("b", 4)]);
+    cluster.fixed(pod("single").cpu("1").on("a"));
+    cluster.movable(pod("web").cpu("2").on("b"), 1000);
+    assert_eq!(emptied(&cluster.empty_nodes(&["a"])), [("b", vec![("web", "a")])]);
+}
+
+#[test]
+fn budget_counts_for_the_pods_of_one_node() {
+    let mut cluster = Cluster::new([cpus("a", 1), cpus("b", 1), cpus("c", 1), cpus("d", 4)]);
+    for (name, node) in [("db-0", "a"), ("db-1", "b"), ("db-2", "c"), ("db-3", "c")] {
+        cluster.movable(pod(name).label("app", "db").cpu("500m").on(node), 1000);
+    }
+    cluster.budget("db", 1);
+    let found = cluster.empty_nodes(&["d"]);
+    assert_eq!(emptied(&found), [("a", vec![("db-0", "d")]), ("b", vec![("db-1", "d")])]);
+    assert!(matches!(found.staying["c"], Stays::Keeps(_)), "{found:?}");
+}
+
+#[test]
+fn search_for_empty_nodes_says_when_it_ended_early() {
+    let mut cluster = Cluster::new([cpus("a", 1), cpus("b", 4)]);
+    cluster.movable(pod("web").cpu("1").on("a"), 1000);
+    let held = BTreeSet::from(["b".into()]);
+    let drains = Drains { movable: &cluster.movable, held: &held, decisions: 0 };
+    let found = empty_nodes(&mut cluster.engine, &drains, Time::ZERO);
+    assert_eq!(found, EmptyNodes { is_complete: false, ..EmptyNodes::default() });
+}
+
+#[test]
+fn emptied_nodes_of_random_clusters_leave_every_pod_with_room() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut most = 0;
+    for history in 0..200 {
+        let free: BTreeMap<String, u32> =
+            (0..rng.usize(2..6)).map(|number| (format!("n-{number}"), rng.u32(2..9))).collect();
+        let mut cluster = Cluster::new(free.iter().map(|(name, size)| cpus(name, *size)));
+        let (mut left, mut requests) = (free.clone(), BTreeMap::new());
+        for number in 0..rng.u32(1..9) {
+            let node = format!("n-{}", rng.usize(..free.len()));
+            let cpu = rng.u32(1..4);
+            let Some(rest) = left[&node].checked_sub(cpu) else { continue };
+            left.insert(node.clone(), rest);
+            let name = format!("p-{number}");
+            requests.insert(name.clone(), cpu);
+            cluster.movable(pod(&name).cpu(&cpu.to_string()).on(&node), rng.u64(1000..3000));
+        }
+        let found = cluster.empty_nodes(&[]);
+        let mut gone = BTreeSet::new();
+        for own in &found.nodes {
+            gone.insert(own.node.to_string());
+            for step in &own.moves {
+                let (cpu, to) = (requests[&*step.pod.name], step.to.to_string());
+                assert!(!gone.contains(&to), "history {history}: {to} is emptied, {found:?}");
+                let rest = left[&to].checked_sub(cpu);
+                left.insert(to, rest.unwrap_or_else(|| panic!("history {history}: {found:?}")));
+            }
+            let moved: u32 = own.moves.iter().map(|step| requests[&*step.pod.name]).sum();
+            let whole = free[&*own.node] == left[&*own.node] + moved;
+            assert!(whole, "history {history}: a pod stays on {}, {found:?}", own.node);
+        }
+        most = most.max(gone.len());
+        assert!(found.is_complete && found.nodes.len() + found.staying.len() == free.len());
+    }
+    assert!(most > 1, "no cluster has two nodes that can be emptied");
 }

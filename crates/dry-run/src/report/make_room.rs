@@ -1,14 +1,14 @@
-//! The report on room for a pending pod: text tables.
+//! The reports on room for a pending pod, and on nodes that can be emptied: text tables.
 
 use super::cluster::{Layout, counted};
-use crate::make_room::{Outcome, Room};
+use crate::make_room::{EmptyNodes, Outcome, Room, RoomMove};
 use crate::table::{self, Cell, Column, Table};
 
 /// Renders the plan, and which pods are not moved.
 pub fn make_room(room: &Room, layout: Layout) -> String {
     let mut text = String::new();
     if !room.moves.is_empty() {
-        text += &format!("\nMOVES, one after the other\n{}", moves(room, layout));
+        text += &format!("\nMOVES, one after the other\n{}", moves(&room.moves, layout));
     }
     if !room.kept.is_empty() && room.outcome != Outcome::Fits {
         text += &format!("\nNOT MOVED\n{}", kept(room, layout));
@@ -42,11 +42,11 @@ fn summary(room: &Room) -> String {
     text
 }
 
-fn moves(room: &Room, layout: Layout) -> String {
+fn moves(moves: &[RoomMove], layout: Layout) -> String {
     let words = ["NAMESPACE", "POD", "FROM", "TO"].map(Column::words);
     let mut table = Table::new(words.into_iter().chain([Column::numbers("COST")]));
-    let (shown, more) = table::cut(room.moves.len(), layout.is_whole);
-    for own in room.moves.iter().take(shown) {
+    let (shown, more) = table::cut(moves.len(), layout.is_whole);
+    for own in &moves[..shown] {
         let words = [&own.namespace, &own.name, &own.from, &own.to].map(Cell::from);
         table.row(words.into_iter().chain([Cell::from(cost(own.cost.0))]));
     }
@@ -64,4 +64,48 @@ fn kept(room: &Room, layout: Layout) -> String {
 /// Returns a cost in moves of a new pod of a ReplicaSet.
 fn cost(thousandths: u64) -> String {
     format!("{}.{:02}", thousandths / 1000, thousandths % 1000 / 10)
+}
+
+/// Renders the nodes that can be emptied, their moves, and what keeps the others.
+pub fn empty_nodes(found: &EmptyNodes, layout: Layout) -> String {
+    let mut text = String::new();
+    if !found.nodes.is_empty() {
+        text += &format!("\nEMPTIED, one after the other\n{}", emptied(found, layout));
+    }
+    let all: Vec<RoomMove> = found.nodes.iter().flat_map(|own| own.moves.clone()).collect();
+    if !all.is_empty() {
+        text += &format!("\nMOVES, one after the other\n{}", moves(&all, layout));
+    }
+    if !found.staying.is_empty() {
+        text += &format!("\nNOT EMPTIED\n{}", staying(found, layout));
+    }
+    let mut summary = format!(
+        "{} can be emptied with {}.\n",
+        counted(found.nodes.len(), "node"),
+        counted(all.len(), "move")
+    );
+    if !found.is_complete {
+        summary += "The search ended early: there may be others.\n";
+    }
+    layout.with_summary(&summary, &text)
+}
+
+fn emptied(found: &EmptyNodes, layout: Layout) -> String {
+    let numbers = ["PODS", "COST"].map(Column::numbers);
+    let mut table = Table::new([Column::words("NODE")].into_iter().chain(numbers));
+    let (shown, more) = table::cut(found.nodes.len(), layout.is_whole);
+    for own in &found.nodes[..shown] {
+        let (pods, cost) = (own.moves.len().to_string(), cost(own.cost.0));
+        table.row([Cell::from(&own.name), Cell::from(pods), Cell::from(cost)]);
+    }
+    format!("{}{more}", table.render(layout.colour))
+}
+
+fn staying(found: &EmptyNodes, layout: Layout) -> String {
+    let mut table = Table::new(["NODE", "POD", "BECAUSE THE POD"].map(Column::words));
+    let (shown, more) = table::cut(found.staying.len(), layout.is_whole);
+    for own in &found.staying[..shown] {
+        table.row([Cell::from(&own.name), Cell::from(&own.pod), Cell::from(own.reason)]);
+    }
+    format!("{}{more}", table.render(layout.colour))
 }

@@ -78,11 +78,11 @@ impl Search<'_> {
         if state.steps.len() == self.question.limits.moves {
             return Ok(Next::States(next));
         }
-        let by_node = self.by_node.clone();
+        let by_node = self.pods.by_node().clone();
         for (from, pods) in &by_node {
             for pod in pods {
                 let moved = || state.steps.iter().map(|step| step.pod);
-                let cost = state.cost + self.question.movable[*pod].cost;
+                let cost = state.cost + self.pods.cost_of(&[*pod]);
                 let is_too_dear = limit.is_some_and(|limit| cost >= limit);
                 let is_moved = moved().any(|own| own == *pod);
                 if is_moved || is_too_dear || !self.budgets.allow(moved().chain([*pod])) {

@@ -1,17 +1,18 @@
 //! The search for the cheapest moves.
 
 mod any_moves;
+mod movables;
 mod one_node;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::ports::Ports;
 use engine::{Engine, Supposition, Trial};
 use framework::{NodeBits, NodeIx, Pod, Time};
 
+pub(crate) use self::movables::{Decisions, Exhausted, Movables, Step};
 use crate::budgets::Budgets;
-use crate::{Answer, Cost, Movable, Move, Plan};
+use crate::{Answer, Cost, Movable, Plan};
 
 /// The limits of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +54,6 @@ pub fn make_room(engine: &mut Engine, question: &Question<'_>, now: Time) -> Ans
     engine.suppose(now, ports, |supposed| Search::new(question, budgets, supposed).run(supposed))
 }
 
-/// A move of the pod with this place in the list of movable pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Step {
-    pod: usize,
-    to: NodeIx,
-}
-
 /// A plan that is found.
 #[derive(Debug, Clone)]
 struct Found {
@@ -68,18 +62,11 @@ struct Found {
     cost: Cost,
 }
 
-/// The search ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Exhausted;
-
 struct Search<'q> {
     question: &'q Question<'q>,
     budgets: Budgets,
-    /// The movable pods as their controllers make them again.
-    successors: Vec<Arc<Pod>>,
-    /// The places of the movable pods of each node, those with the most expensive moves first.
-    by_node: BTreeMap<NodeIx, Vec<usize>>,
-    decisions_left: u32,
+    pods: Movables<'q>,
+    decisions: Decisions,
 }
 
 impl<'q> Search<'q> {
@@ -88,20 +75,9 @@ impl<'q> Search<'q> {
         budgets: Budgets,
         supposed: &Supposition<'_, '_, '_>,
     ) -> Self {
-        let movable = question.movable;
-        let mut by_node: BTreeMap<NodeIx, Vec<usize>> = BTreeMap::new();
-        for (place, Movable { pod, .. }) in movable.iter().enumerate() {
-            let node = pod.node_name.as_ref().and_then(|name| supposed.cluster().node_named(name));
-            if let Some(node) = node.filter(|_| budgets.allow([place])) {
-                by_node.entry(node).or_default().push(place);
-            }
-        }
-        for places in by_node.values_mut() {
-            places.sort_by(|a, b| movable[*b].cost.cmp(&movable[*a].cost).then(a.cmp(b)));
-        }
-        let successors = movable.iter().map(|own| Arc::new(successor_of(&own.pod))).collect();
-        let decisions_left = question.limits.decisions;
-        Self { question, budgets, successors, by_node, decisions_left }
+        let pods = Movables::new(question.movable, |pod| budgets.allow([pod]), supposed);
+        let decisions = Decisions::new(question.limits.decisions);
+        Self { question, budgets, pods, decisions }
     }
 
     fn run(mut self, supposed: &mut Supposition<'_, '_, '_>) -> Answer {
@@ -127,10 +103,6 @@ impl<'q> Search<'q> {
         }
     }
 
-    fn cost_of(&self, pods: &[usize]) -> Cost {
-        pods.iter().map(|pod| self.question.movable[*pod].cost).sum()
-    }
-
     /// Supposes that a pod is moved to one of these nodes, and returns it; `None` if it fits on
     /// none of them.
     fn move_within(
@@ -139,9 +111,8 @@ impl<'q> Search<'q> {
         within: &NodeBits,
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<NodeIx>, Exhausted> {
-        self.count_decision()?;
-        supposed.remove(&self.question.movable[pod].pod.uid);
-        Ok(node_of(supposed.place_within(&self.successors[pod], within)))
+        self.decisions.count()?;
+        Ok(self.pods.move_within(pod, within, supposed))
     }
 
     /// Whether the pod fits on one of these nodes now.
@@ -150,47 +121,20 @@ impl<'q> Search<'q> {
         within: &NodeBits,
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<NodeIx>, Exhausted> {
-        self.count_decision()?;
+        self.decisions.count()?;
         let pod = self.question.pod;
         Ok(node_of(supposed.suppose(|supposed| supposed.place_within(pod, within))))
     }
 
-    const fn count_decision(&mut self) -> Result<(), Exhausted> {
-        match self.decisions_left.checked_sub(1) {
-            Some(left) => {
-                self.decisions_left = left;
-                Ok(())
-            }
-            None => Err(Exhausted),
-        }
-    }
-
     fn plan(&self, found: &Found, is_cheapest: bool, supposed: &Supposition<'_, '_, '_>) -> Plan {
-        let cluster = supposed.cluster();
-        let moves = found.steps.iter().map(|step| {
-            let Movable { pod, cost } = &self.question.movable[step.pod];
-            Move {
-                pod: pod.key.clone(),
-                uid: pod.uid.clone(),
-                from: pod.node_name.clone().unwrap_or_default(),
-                to: cluster.node_name(step.to).clone(),
-                cost: *cost,
-            }
-        });
+        let moves = found.steps.iter().map(|step| self.pods.shown(*step, supposed));
         Plan {
             moves: moves.collect(),
-            node: cluster.node_name(found.node).clone(),
+            node: supposed.cluster().node_name(found.node).clone(),
             cost: found.cost,
             is_cheapest,
         }
     }
-}
-
-/// Returns the pod as its controller makes it again.
-fn successor_of(pod: &Pod) -> Pod {
-    let mut successor = Pod { node_name: None, scheduled_condition: None, ..pod.clone() };
-    successor.uncommon = None;
-    successor
 }
 
 fn node_of(trial: Option<Trial>) -> Option<NodeIx> {

@@ -22,7 +22,7 @@ impl Search<'_> {
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Found>, Exhausted> {
         let mut candidates = Vec::new();
-        for (node, pods) in self.by_node.clone() {
+        for (node, pods) in self.pods.by_node().clone() {
             candidates.extend(self.candidate(node, &pods, supposed)?);
         }
         candidates.sort_by_key(|own| (own.cost, own.node));
@@ -50,17 +50,16 @@ impl Search<'_> {
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Candidate>, Exhausted> {
         let here = only(node, supposed.cluster().table_len());
-        let movable = self.question.movable;
         let leaving = supposed.suppose(|supposed| {
-            pods.iter().for_each(|pod| _ = supposed.remove(&movable[*pod].pod.uid));
+            pods.iter().for_each(|pod| self.pods.remove(*pod, supposed));
             if self.fits_within(&here, supposed)?.is_none() {
                 return Ok(None);
             }
             let mut leaving = Vec::new();
             for pod in pods {
-                supposed.put(&movable[*pod].pod);
+                self.pods.put(*pod, supposed);
                 if self.fits_within(&here, supposed)?.is_none() {
-                    supposed.remove(&movable[*pod].pod.uid);
+                    self.pods.remove(*pod, supposed);
                     leaving.push(*pod);
                 }
             }
@@ -68,7 +67,7 @@ impl Search<'_> {
         })?;
         let is_within_limit = |own: &Vec<usize>| own.len() <= self.question.limits.moves;
         Ok(leaving.filter(is_within_limit).map(|leaving| {
-            let cost = self.cost_of(&leaving);
+            let cost = self.pods.cost_of(&leaving);
             Candidate { node, leaving, cost }
         }))
     }
@@ -80,7 +79,7 @@ impl Search<'_> {
         mut candidate: Candidate,
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Found>, Exhausted> {
-        let mut pods = self.by_node.get(&candidate.node).cloned().unwrap_or_default();
+        let mut pods = self.pods.on(candidate.node).to_vec();
         loop {
             let stuck = match self.try_candidate(&candidate, supposed)? {
                 Ok(found) => return Ok(Some(found)),
@@ -107,12 +106,7 @@ impl Search<'_> {
         let here = only(*node, supposed.cluster().table_len());
         let mut others: NodeBits = supposed.cluster().nodes().clone();
         others.remove(*node);
-        let mut order = leaving.clone();
-        let movable = self.question.movable;
-        order.sort_by_key(|pod| {
-            let requests = &movable[*pod].pod.requests.fit;
-            std::cmp::Reverse([requests.milli_cpu, requests.memory])
-        });
+        let order = self.pods.largest_first(leaving);
         supposed.suppose(|supposed| {
             let mut steps: Vec<Step> = Vec::new();
             for pod in order {
