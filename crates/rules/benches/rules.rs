@@ -1,23 +1,18 @@
 //! Measures rules beside a plugin in Rust that does the same: `cargo bench -p loadmaster-rules
-//! --bench rules [-- NODES]`.
+//! --bench rules [-- NODES "PART OF A LABEL"]`.
 //!
 //! `set form` is a pass over all nodes, of which the plugin keeps nothing, and `one-node` the same
 //! node by node, as a ranking asks about a node that has changed. `ranked` is the mean of whole
 //! decisions with rankings, of the default profile with the plugin.
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::cycle::Form;
-use engine::ports::Ports;
-use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
-use engine::{Change, Engine, EngineConfig, Input};
 use framework::{
-    Answer, Attempt, AttemptMut, CycleState, Dependence, Filter, FilterScope, Handle, NodeBits,
-    NodeIx, NodeView, PerNode, Plugin, PluginArgs, Pod, Registry, Score, ScoreScope, Status, Time,
+    Attempt, AttemptMut, Dependence, Filter, FilterScope, NodeView, Plugin, PluginArgs, Registry,
+    Score, ScoreScope, Status, Time,
 };
+use plugin_trial::bench::{Case, Cluster, Point, text};
 use serde_json::{Value, json};
-use testkit::Harness;
 
 const NODES: usize = 5_000;
 const PODS_PER_NODE: usize = 10;
@@ -49,20 +44,13 @@ impl Score for InRust {
         Ok(price.map_or(0, |price| (100 - price).clamp(0, 100)))
     }
 
-    fn dependence(&self, _: framework::AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+    fn dependence(&self, _: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
         Some(Dependence::on(ScoreScope::Node).without_pods().of_requests())
     }
 }
 
 fn in_rust(_: &PluginArgs) -> Result<Plugin, String> {
     Ok(Plugin::new("InRust", InRust).filter().score().no_events().decides_by_template().build())
-}
-
-/// A plugin with its arguments.
-struct Case {
-    label: &'static str,
-    name: &'static str,
-    args: Value,
 }
 
 const LABEL: &str = r#"node.metadata.labels["tier"] == "gold""#;
@@ -112,21 +100,27 @@ fn main() {
         "one-node",
         "ranked"
     );
-    println!("{:<32} {:>32}", "without", text(ranked(None, nodes)));
-    for case in cases() {
-        let rows = per_node(&case, nodes);
-        let decision = ranked(Some(&case), nodes);
-        for (place, Row { point, set_form, one_node }) in rows.iter().enumerate() {
+    let registry = registry();
+    let cluster = Cluster {
+        registry: &registry,
+        nodes,
+        pods_per_node: PODS_PER_NODE,
+        now: Time::from_secs(NOW + 10),
+        node: &node,
+        objects: &|_| Vec::new(),
+        running: &running,
+    };
+    println!("{:<32} {:>32}", "without", text(ranked(&cluster, None)));
+    let label = std::env::args().skip(1).find(|arg| arg.contains(' ')).unwrap_or_default();
+    for case in cases().into_iter().filter(|case| case.label.contains(&*label)) {
+        let decision = ranked(&cluster, Some(&case));
+        for (place, Row { point, set_form, one_node }) in rows(&cluster, &case).iter().enumerate() {
             let label = if place == 0 { case.label } else { "" };
             let ranked = if place == 0 { text(decision) } else { String::new() };
             let [set_form, one_node] = [set_form, one_node].map(|ns| format!("{ns:.1} ns"));
             println!("{label:<25} {point:<6} {set_form:>10} {one_node:>10} {ranked:>10}");
         }
     }
-}
-
-fn text(time: Duration) -> String {
-    format!("{:.1} us", time.as_secs_f64() * 1e6)
 }
 
 fn name(number: usize) -> String {
@@ -161,7 +155,7 @@ fn pod(name: &str, node: Option<&str>, millis: i64) -> Value {
 }
 
 /// A pod that runs, of another app than the incoming one.
-fn running(number: usize, place: usize) -> Value {
+fn running(place: usize, number: usize) -> Value {
     let mut pod = pod(&format!("p{place}-{number}"), Some(&name(number)), 500);
     pod["metadata"]["labels"]["app"] = json!(if place == 0 { "web" } else { "db" });
     pod
@@ -181,140 +175,32 @@ struct Row {
     one_node: f64,
 }
 
-fn per_node(case: &Case, nodes: usize) -> Vec<Row> {
-    let factory = registry().get(case.name).expect("a plugin");
-    let plugin = factory(&PluginArgs::new(case.args.clone())).expect("valid arguments");
-    let kept = factory(&PluginArgs::new(case.args.clone())).expect("valid arguments");
-    let mut harness = Harness::new(plugin).at(Time::from_secs(NOW + 10));
-    for number in 0..nodes {
-        harness = harness.node_from_json(&node(number));
-        for place in 0..PODS_PER_NODE {
-            let own = harness.pod_from_json(&running(number, place));
-            harness = harness.pod(own);
-        }
-    }
+fn rows(cluster: &Cluster<'_>, case: &Case) -> Vec<Row> {
+    let harness = cluster.harness(case);
+    let kept = case.plugin(cluster.registry);
     let incoming = harness.pod_from_json(&pod("incoming", None, 1000));
+    let harness = harness.counting_for(&incoming);
     let handle = harness.handle();
-    let shortest = |runs: usize, run: &dyn Fn() -> Duration| {
-        let time = (0..runs).map(|_| run()).min().unwrap_or_default();
-        time.as_nanos() as f64 / nodes as f64
+    let shortest = |point: Point, is_set_form: bool, runs: usize| {
+        let times = (0..runs).map(|_| point.time(&kept, &handle, &incoming, is_set_form));
+        times.min().unwrap_or_default().as_nanos() as f64 / cluster.nodes as f64
     };
-    let mut rows = Vec::new();
-    let run = |in_set| filter(&kept, &handle, &incoming, in_set);
-    let one_node = shortest(20, &|| run(false));
-    rows.push(Row { point: "Filter", set_form: shortest(100, &|| run(true)), one_node });
-    if case.args.get("scores").is_some() || case.name == "InRust" {
-        let run = |in_set| score(&kept, &handle, &incoming, in_set);
-        let one_node = shortest(20, &|| run(false));
-        rows.push(Row { point: "Score", set_form: shortest(100, &|| run(true)), one_node });
-    }
-    rows
-}
-
-/// Returns the state after PreFilter.
-fn prepared(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod) -> CycleState {
-    let mut state = CycleState::new();
-    if let Some(pre_filter) = &plugin.pre_filter {
-        let attempt = AttemptMut::new(&mut state, pod, handle);
-        pre_filter.pre_filter(attempt).expect("a pod that may be filtered");
-    }
-    handle.commands.take();
-    state
-}
-
-fn filter(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod, in_set: bool) -> Duration {
-    let state = prepared(plugin, handle, pod);
-    let attempt = Attempt::new(&state, pod, handle);
-    let filter = plugin.filter.as_ref().expect("a Filter plugin");
-    let (cluster, mut nodes) = (handle.cluster, NodeBits::default());
-    let start = now();
-    if in_set {
-        nodes.copy_from(cluster.nodes());
-        filter.filter_set(&attempt, black_box(&mut nodes)).expect("an answer");
-    } else {
-        for node in cluster.nodes().iter() {
-            black_box(filter.filter(&attempt, &cluster.node(node)));
-        }
-    }
-    start.elapsed()
-}
-
-fn score(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod, in_set: bool) -> Duration {
-    let state = prepared(plugin, handle, pod);
-    let attempt = Attempt::new(&state, pod, handle);
-    let score = plugin.score.as_ref().expect("a Score plugin");
-    let cluster = handle.cluster;
-    let nodes: Vec<NodeIx> = cluster.nodes().iter().collect();
-    let mut scores = vec![0; nodes.len()];
-    let start = now();
-    if in_set {
-        let scores = PerNode::new(&nodes, black_box(&mut scores));
-        score.score_set(&attempt, scores).expect("an answer");
-    } else {
-        for node in &nodes {
-            let _ = black_box(score.score(&attempt, &cluster.node(*node)));
-        }
-    }
-    start.elapsed()
+    let has_scores = case.args.get("scores").is_some() || case.name == "InRust";
+    let points = [("Filter", Point::Filter), ("Score", Point::Score)];
+    let points = points.into_iter().filter(|(_, point)| has_scores || *point == Point::Filter);
+    let row = |(name, point)| Row {
+        point: name,
+        set_form: shortest(point, true, 100),
+        one_node: shortest(point, false, 20),
+    };
+    points.map(row).collect()
 }
 
 /// Returns the mean of decisions with rankings, without the first ones.
-fn ranked(case: Option<&Case>, nodes: usize) -> Duration {
-    const WARM_UP: u32 = 10;
+fn ranked(cluster: &Cluster<'_>, case: Option<&Case>) -> Duration {
+    const WARM_UP: usize = 10;
     const DECISIONS: u32 = 400;
-    let registry = registry();
-    let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
-        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
-        .collect();
-    let enabled = case.iter().map(|case| PluginRef::new(case.name, 1)).collect();
-    let multi_point = PluginSet { enabled, ..PluginSet::default() };
-    let args = case
-        .iter()
-        .map(|case| PluginConfig { name: case.name.to_owned(), args: Some(case.args.clone()) });
-    let profile = SchedulerProfile {
-        scheduler_name: "default-scheduler".to_owned(),
-        plugins: PluginSets { multi_point, ..PluginSets::default() },
-        plugin_config: args.collect(),
-        ..SchedulerProfile::default()
-    };
-    let profiles = Profiles::build(&[profile], &defaults, &registry, false).expect("a profile");
-    let fields = profiles.extra_fields();
-    let config = EngineConfig { form: Form::Ranked, ..EngineConfig::new(profiles) };
-    let mut engine = Engine::new(config);
-    let now_in_engine = Time::from_secs(NOW + 10);
-    let step = |engine: &mut Engine, input| {
-        let mut ports = Ports { extenders: &mut (), probe: &mut () };
-        engine.step(input, now_in_engine, &mut ports)
-    };
-    let read = |object: &Value| Pod::from_json(object, &fields).expect("a pod");
-    for number in 0..nodes {
-        let (node, _) = framework::Node::from_json(&node(number), &fields).expect("a node");
-        step(&mut engine, Input::Change(Change::Node(node)));
-        for place in 0..PODS_PER_NODE {
-            let own = read(&running(number, place));
-            step(&mut engine, Input::Change(Change::Pod(Box::new(own))));
-        }
-    }
-    let mut total = Duration::ZERO;
-    for number in 0..WARM_UP + DECISIONS {
-        let own = read(&pod(&format!("incoming-{number}"), None, 1000));
-        let gone = Change::PodDeleted { key: own.key.clone(), uid: own.uid.clone() };
-        step(&mut engine, Input::Change(Change::Pod(Box::new(own))));
-        let start = now();
-        step(&mut engine, Input::Schedule).attempt().expect("a pod is ready");
-        if number >= WARM_UP {
-            total += start.elapsed();
-        }
-        for effect in engine.take_effects() {
-            step(&mut engine, Input::Answer { effect: effect.id, answer: Answer::ok() });
-        }
-        step(&mut engine, Input::Change(gone));
-        engine.take_effects();
-    }
-    total / DECISIONS
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
-fn now() -> Instant {
-    Instant::now()
+    let count = WARM_UP + DECISIONS as usize;
+    let times = cluster.decisions(case, count, &|name| pod(name, None, 1000));
+    times[WARM_UP..].iter().sum::<Duration>() / DECISIONS
 }

@@ -6,20 +6,12 @@
 //! as is the case for all but a few of them in a scheduler. `ranked` is a whole decision with
 //! rankings, of the default profile with the plugin.
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::cycle::Form;
-use engine::ports::Ports;
-use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
-use engine::{Change, Engine, EngineConfig, Input};
-use framework::{
-    Answer, Attempt, AttemptMut, CycleState, EventResource, Handle, NodeBits, NodeIx, PerNode,
-    Plugin, PluginArgs, Pod, Registry, Time,
-};
+use framework::{Registry, Time};
 use loadmaster_scheduler_plugins::{load, node_resource_topology};
+use plugin_trial::bench::{self, Cluster, Object, Point, text};
 use serde_json::{Value, json};
-use testkit::Harness;
 
 const NODES: usize = 5_000;
 const PODS_PER_NODE: usize = 10;
@@ -29,17 +21,17 @@ const TOPOLOGIES: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
 const DEVICE: &str = "example.com/nic";
 const METRICS: &str = "nodes.v1beta1.metrics.k8s.io";
 
-/// A plugin with its arguments.
+/// A plugin, and the pod that is placed.
 struct Case {
-    label: &'static str,
-    name: &'static str,
-    args: Value,
-    /// The pod that is placed.
+    plugin: bench::Case,
     incoming: fn() -> Value,
 }
 
 fn cases() -> Vec<Case> {
-    let case = |label, name, args| Case { label, name, args, incoming: whole_cpu };
+    let case = |label, name, args| {
+        let plugin = bench::Case { label, name, args };
+        Case { plugin, incoming: whole_cpu }
+    };
     let numa = node_resource_topology::NAME;
     let load = |name| case(name, name, json!({}));
     vec![
@@ -62,13 +54,16 @@ fn main() {
         "{nodes:>8} nodes             {:>10} {:>10} {:>10} {:>10}",
         "first", "set form", "one-node", "ranked"
     );
-    let without = ranked(None, nodes);
-    println!("{:<28}{:>33} {:>10}", "without", "", text(without));
+    let mut registry = plugins::registry();
+    loadmaster_scheduler_plugins::add_to(&mut registry);
+    let cluster = cluster(&registry, nodes);
+    println!("{:<28}{:>33} {:>10}", "without", "", text(ranked(&cluster, None)));
     for case in cases() {
-        let rows = per_node(&case, nodes);
-        let decision = ranked(Some(&case), nodes);
-        for (place, Row { point, first, set_form, one_node }) in rows.iter().enumerate() {
-            let label = if place == 0 { case.label } else { "" };
+        let decision = ranked(&cluster, Some(&case.plugin));
+        for (place, Row { point, first, set_form, one_node }) in
+            rows(&cluster, &case).iter().enumerate()
+        {
+            let label = if place == 0 { case.plugin.label } else { "" };
             let ranked = if place == 0 { text(decision) } else { String::new() };
             let [first, set_form, one_node] =
                 [first, set_form, one_node].map(|ns| format!("{ns:.1} ns"));
@@ -77,8 +72,21 @@ fn main() {
     }
 }
 
-fn text(time: Duration) -> String {
-    format!("{:.1} us", time.as_secs_f64() * 1e6)
+fn cluster(registry: &Registry, nodes: usize) -> Cluster<'_> {
+    Cluster {
+        registry,
+        nodes,
+        pods_per_node: PODS_PER_NODE,
+        now: Time::from_secs(NOW + 10),
+        node: &node,
+        objects: &|number| {
+            vec![
+                Object { kind: TOPOLOGIES, object: report(number) },
+                Object { kind: METRICS, object: measurement(number) },
+            ]
+        },
+        running: &|place, number| pod(&format!("p{place}-{number}"), Some(&name(number)), 500),
+    }
 }
 
 fn name(number: usize) -> String {
@@ -150,17 +158,6 @@ fn with_device() -> Value {
     pod
 }
 
-fn placed() -> impl Iterator<Item = (usize, String)> {
-    (0..PODS_PER_NODE).map(|place| (place, format!("p{place}")))
-}
-
-fn plugin(case: &Case) -> Plugin {
-    let mut registry = Registry::new();
-    loadmaster_scheduler_plugins::add_to(&mut registry);
-    let factory = registry.get(case.name).expect("a plugin");
-    factory(&PluginArgs::new(case.args.clone())).expect("valid arguments")
-}
-
 /// The cost of an extension point in nanoseconds per node.
 struct Row {
     point: &'static str,
@@ -169,159 +166,37 @@ struct Row {
     one_node: f64,
 }
 
-fn per_node(case: &Case, nodes: usize) -> Vec<Row> {
-    let mut harness = Harness::new(plugin(case)).at(Time::from_secs(NOW + 10));
-    for number in 0..nodes {
-        harness = harness.node_from_json(&node(number));
-        harness = harness.object(TOPOLOGIES, report(number)).object(METRICS, measurement(number));
-        for (_, own) in placed() {
-            let own = pod(&format!("{own}-{number}"), Some(&name(number)), 500);
-            let own = harness.pod_from_json(&own);
-            harness = harness.pod(own);
-        }
-    }
+fn rows(cluster: &Cluster<'_>, case: &Case) -> Vec<Row> {
+    let harness = cluster.harness(&case.plugin);
     let incoming = harness.pod_from_json(&(case.incoming)());
-    let (handle, mut rows) = (harness.handle(), Vec::new());
-    let kept = plugin(case);
-    if kept.filter.is_some() {
-        let run = |plugin: &Plugin, in_set| filter(plugin, &handle, &incoming, in_set);
-        rows.push(row("Filter", nodes, case, |plugin, in_set| run(plugin, in_set)));
-    }
-    if kept.score.is_some() {
-        let run = |plugin: &Plugin, in_set| score(plugin, &handle, &incoming, in_set);
-        rows.push(row("Score", nodes, case, |plugin, in_set| run(plugin, in_set)));
-    }
-    rows
-}
-
-fn row(
-    point: &'static str,
-    nodes: usize,
-    case: &Case,
-    run: impl Fn(&Plugin, bool) -> Duration,
-) -> Row {
-    let each = |time: Duration| time.as_nanos() as f64 / nodes as f64;
-    let shortest = |runs: usize, run: &dyn Fn() -> Duration| {
-        each((0..runs).map(|_| run()).min().unwrap_or_default())
+    let handle = harness.handle();
+    let made = || case.plugin.plugin(cluster.registry);
+    let each =
+        |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / cluster.nodes as f64;
+    let row = |name, point: Point| {
+        let kept = made();
+        point.time(&kept, &handle, &incoming, true);
+        let shortest = |is_set_form: bool, runs: usize| {
+            let times = (0..runs).map(|_| point.time(&kept, &handle, &incoming, is_set_form));
+            each(times.min())
+        };
+        let first = (0..5).map(|_| point.time(&made(), &handle, &incoming, true));
+        Row {
+            point: name,
+            first: each(first.min()),
+            set_form: shortest(true, 200),
+            one_node: shortest(false, 50),
+        }
     };
-    let first = shortest(5, &|| run(&plugin(case), true));
-    let kept = plugin(case);
-    run(&kept, true);
-    Row {
-        point,
-        first,
-        set_form: shortest(200, &|| run(&kept, true)),
-        one_node: shortest(50, &|| run(&kept, false)),
-    }
-}
-
-/// Returns the state after PreFilter.
-fn prepared(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod) -> CycleState {
-    let mut state = CycleState::new();
-    if let Some(pre_filter) = &plugin.pre_filter {
-        pre_filter
-            .pre_filter(AttemptMut::new(&mut state, pod, handle))
-            .expect("a pod that may be filtered");
-    }
-    handle.commands.take();
-    state
-}
-
-fn filter(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod, in_set: bool) -> Duration {
-    let state = prepared(plugin, handle, pod);
-    let attempt = Attempt::new(&state, pod, handle);
-    let filter = plugin.filter.as_ref().expect("a Filter plugin");
-    let (cluster, mut nodes) = (handle.cluster, NodeBits::default());
-    let start = now();
-    if in_set {
-        nodes.copy_from(cluster.nodes());
-        filter.filter_set(&attempt, black_box(&mut nodes)).expect("an answer");
-    } else {
-        for node in cluster.nodes().iter() {
-            black_box(filter.filter(&attempt, &cluster.node(node)));
-        }
-    }
-    start.elapsed()
-}
-
-fn score(plugin: &Plugin, handle: &Handle<'_>, pod: &Pod, in_set: bool) -> Duration {
-    let state = prepared(plugin, handle, pod);
-    let attempt = Attempt::new(&state, pod, handle);
-    let score = plugin.score.as_ref().expect("a Score plugin");
-    let cluster = handle.cluster;
-    let nodes: Vec<NodeIx> = cluster.nodes().iter().collect();
-    let mut scores = vec![0; nodes.len()];
-    let start = now();
-    if in_set {
-        let scores = PerNode::new(&nodes, black_box(&mut scores));
-        score.score_set(&attempt, scores).expect("an answer");
-    } else {
-        for node in &nodes {
-            let _ = black_box(score.score(&attempt, &cluster.node(*node)));
-        }
-    }
-    start.elapsed()
+    let plugin = made();
+    let filter = plugin.filter.is_some().then(|| row("Filter", Point::Filter));
+    let score = plugin.score.is_some().then(|| row("Score", Point::Score));
+    filter.into_iter().chain(score).collect()
 }
 
 /// Returns the median of decisions with rankings.
-fn ranked(case: Option<&Case>, nodes: usize) -> Duration {
-    let mut registry = plugins::registry();
-    loadmaster_scheduler_plugins::add_to(&mut registry);
-    let defaults: Vec<PluginRef> = plugins::catalogue::defaults()
-        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
-        .collect();
-    let enabled = case.iter().map(|case| PluginRef::new(case.name, 1)).collect();
-    let multi_point = PluginSet { enabled, ..PluginSet::default() };
-    let args = case
-        .iter()
-        .map(|case| PluginConfig { name: case.name.to_owned(), args: Some(case.args.clone()) });
-    let profile = SchedulerProfile {
-        scheduler_name: "default-scheduler".to_owned(),
-        plugins: PluginSets { multi_point, ..PluginSets::default() },
-        plugin_config: args.collect(),
-        ..SchedulerProfile::default()
-    };
-    let profiles = Profiles::build(&[profile], &defaults, &registry, false).expect("a profile");
-    let fields = profiles.extra_fields();
-    let config = EngineConfig { form: Form::Ranked, ..EngineConfig::new(profiles) };
-    let mut engine = Engine::new(config);
-    let now_in_engine = Time::from_secs(NOW + 10);
-    let step = |engine: &mut Engine, input| {
-        let mut ports = Ports { extenders: &mut (), probe: &mut () };
-        engine.step(input, now_in_engine, &mut ports)
-    };
-    let read = |object: &Value| Pod::from_json(object, &fields).expect("a pod");
-    for number in 0..nodes {
-        let (node, _) = framework::Node::from_json(&node(number), &fields).expect("a node");
-        step(&mut engine, Input::Change(Change::Node(node)));
-        for (kind, object) in [(TOPOLOGIES, report(number)), (METRICS, measurement(number))] {
-            let object = testkit::object(EventResource::Custom(kind.into()), object);
-            step(&mut engine, Input::Change(Change::Object(Box::new(object))));
-        }
-        for (_, own) in placed() {
-            let own = read(&pod(&format!("{own}-{number}"), Some(&name(number)), 500));
-            step(&mut engine, Input::Change(Change::Pod(Box::new(own))));
-        }
-    }
-    let mut decisions = Vec::new();
-    for number in 0..400 {
-        let own = read(&pod(&format!("incoming-{number}"), None, 1000));
-        let gone = Change::PodDeleted { key: own.key.clone(), uid: own.uid.clone() };
-        step(&mut engine, Input::Change(Change::Pod(Box::new(own))));
-        let start = now();
-        step(&mut engine, Input::Schedule).attempt().expect("a pod is ready");
-        decisions.push(start.elapsed());
-        for effect in engine.take_effects() {
-            step(&mut engine, Input::Answer { effect: effect.id, answer: Answer::ok() });
-        }
-        step(&mut engine, Input::Change(gone));
-        engine.take_effects();
-    }
-    decisions.sort_unstable();
-    decisions[decisions.len() / 2]
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
-fn now() -> Instant {
-    Instant::now()
+fn ranked(cluster: &Cluster<'_>, case: Option<&bench::Case>) -> Duration {
+    let mut times = cluster.decisions(case, 400, &|name| pod(name, None, 1000));
+    times.sort_unstable();
+    times[times.len() / 2]
 }

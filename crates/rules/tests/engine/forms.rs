@@ -1,10 +1,14 @@
 //! Decisions that look only at changed nodes are those of full passes, in both forms.
 
+use std::collections::BTreeMap;
+
 use engine::cycle::Form;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use plugin_trial::World;
+
+use crate::world::{namespace, with_rules};
 
 /// Rules of every kind of read. Each is tried as a filter and, if it is a number, as a score.
 const FILTERS: &[&str] = &[
@@ -61,14 +65,14 @@ fn node(world: &mut World, number: usize, tier: Option<u8>, owner: Option<bool>,
     let annotations = owner.map_or(json!({}), |own| json!({"owner": app(own)}));
     let soft = json!({"key": "soft", "effect": "PreferNoSchedule"});
     let taints: Vec<Value> = taint.then_some(soft).into_iter().collect();
-    world.node(
+    world.add_node(
         &format!("n{number}"),
         json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": {"taints": taints}}),
     );
 }
 
-fn history(form: Form, args: &Value, steps: &[Step]) -> Vec<Vec<(String, Option<String>)>> {
-    let mut world = World::new(form, args.clone());
+fn history(form: Form, args: &Value, steps: &[Step]) -> Vec<BTreeMap<String, Option<String>>> {
+    let mut world = with_rules(form, args.clone());
     (0..4).for_each(|number| node(&mut world, number, Some(1), None, false));
     let mut pods = 0;
     let mut history = Vec::new();
@@ -78,7 +82,7 @@ fn history(form: Form, args: &Value, steps: &[Step]) -> Vec<Vec<(String, Option<
                 node(&mut world, *number, *tier, *owner, *taint);
             }
             Step::Pod { app: first } => {
-                world.pod(
+                world.add_pod(
                     &format!("p{pods}"),
                     json!({"metadata": {"labels": {"app": app(*first)}}}),
                 );
@@ -86,7 +90,7 @@ fn history(form: Form, args: &Value, steps: &[Step]) -> Vec<Vec<(String, Option<
             }
             Step::Delete(pod) => world.delete(&format!("p{pod}")),
             Step::Namespace { open } => {
-                world.namespace("default", json!({"open": if *open { "yes" } else { "no" }}));
+                namespace(&mut world, "default", json!({"open": if *open { "yes" } else { "no" }}));
             }
             Step::Pass(seconds) => world.pass(*seconds),
         }

@@ -4,7 +4,9 @@
 use engine::cycle::Form;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use plugin_trial::World;
+
+use crate::world::{namespace, reload, with_rules};
 
 struct Row {
     rule: &'static str,
@@ -17,11 +19,11 @@ struct Row {
 }
 
 fn plain(world: &mut World) {
-    world.node("n", json!({}));
+    world.add_node("n", json!({}));
 }
 
 fn label(world: &mut World, value: &str) {
-    world.node("n", json!({"metadata": {"labels": {"tier": value}}}));
+    world.add_node("n", json!({"metadata": {"labels": {"tier": value}}}));
 }
 
 fn annotated(annotations: Value) -> Value {
@@ -29,7 +31,7 @@ fn annotated(annotations: Value) -> Value {
 }
 
 fn placed(world: &mut World, name: &str, app: &str) {
-    world.pod(name, json!({"metadata": {"labels": {"app": app}}, "spec": {"nodeName": "n"}}));
+    world.add_pod(name, json!({"metadata": {"labels": {"app": app}}, "spec": {"nodeName": "n"}}));
 }
 
 const ROWS: &[Row] = &[
@@ -37,7 +39,7 @@ const ROWS: &[Row] = &[
         rule: r#"node.metadata.labels[?"tier"].orValue("") == "gold""#,
         before: plain,
         others: &[
-            |world| world.node("n", json!({"metadata": {"labels": {"other": "gold"}}})),
+            |world| world.add_node("n", json!({"metadata": {"labels": {"other": "gold"}}})),
             |world| label(world, "tin"),
             |world| placed(world, "there", "web"),
             |world| world.delete("there"),
@@ -48,55 +50,63 @@ const ROWS: &[Row] = &[
         rule: r#"node.metadata.annotations[?"team"].orValue("") == "b""#,
         before: plain,
         others: &[
-            |world| world.node("n", annotated(json!({"other": "b"}))),
-            |world| world.node("n", annotated(json!({"team": "a"}))),
+            |world| world.add_node("n", annotated(json!({"other": "b"}))),
+            |world| world.add_node("n", annotated(json!({"team": "a"}))),
         ],
-        change: |world| world.node("n", annotated(json!({"team": "b"}))),
+        change: |world| world.add_node("n", annotated(json!({"team": "b"}))),
     },
     Row {
         rule: r#"!node.spec.taints.exists(t, t.key == "old")"#,
         before: |world| {
             let old = json!({"key": "old", "effect": "PreferNoSchedule"});
-            world.node("n", json!({"spec": {"taints": [old]}}));
+            world.add_node("n", json!({"spec": {"taints": [old]}}));
         },
         others: &[|world| {
             let old = json!({"key": "old", "effect": "PreferNoSchedule"});
             let labels = json!({"a": "b"});
-            world.node("n", json!({"metadata": {"labels": labels}, "spec": {"taints": [old]}}));
+            world.add_node("n", json!({"metadata": {"labels": labels}, "spec": {"taints": [old]}}));
         }],
         change: plain,
     },
     Row {
         rule: r#"node.status.nodeInfo.kubeletVersion == "v2""#,
-        before: |world| world.node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v1"}}})),
+        before: |world| {
+            world.add_node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v1"}}}))
+        },
         others: &[|world| {
             let info = json!({"kubeletVersion": "v1", "osImage": "v2"});
-            world.node("n", json!({"status": {"nodeInfo": info}}));
+            world.add_node("n", json!({"status": {"nodeInfo": info}}));
         }],
-        change: |world| world.node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v2"}}})),
+        change: |world| {
+            world.add_node("n", json!({"status": {"nodeInfo": {"kubeletVersion": "v2"}}}))
+        },
     },
     Row {
         rule: r#"node.status.conditions.exists(c, c.type == "Disk" && c.status == "True")"#,
         before: |world| {
-            world.node(
+            world.add_node(
                 "n",
                 json!({"status": {"conditions": [{"type": "Disk", "status": "False"}]}}),
             );
         },
         others: &[|world| {
             let disk = json!({"type": "Disk", "status": "False", "lastHeartbeatTime": "later"});
-            world.node("n", json!({"status": {"conditions": [disk]}}));
+            world.add_node("n", json!({"status": {"conditions": [disk]}}));
         }],
         change: |world| {
-            world
-                .node("n", json!({"status": {"conditions": [{"type": "Disk", "status": "True"}]}}));
+            world.add_node(
+                "n",
+                json!({"status": {"conditions": [{"type": "Disk", "status": "True"}]}}),
+            );
         },
     },
     Row {
         rule: r#"node.status.allocatable["cpu"].asInteger() >= 16"#,
         before: plain,
-        others: &[|world| world.node("n", json!({"status": {"allocatable": {"memory": "64Gi"}}}))],
-        change: |world| world.node("n", json!({"status": {"allocatable": {"cpu": "16"}}})),
+        others: &[|world| {
+            world.add_node("n", json!({"status": {"allocatable": {"memory": "64Gi"}}}))
+        }],
+        change: |world| world.add_node("n", json!({"status": {"allocatable": {"cpu": "16"}}})),
     },
     Row {
         rule: r#"usage.free["cpu"].asInteger() >= 7"#,
@@ -128,7 +138,7 @@ const ROWS: &[Row] = &[
         rule: r#"podsInDomain("tier", "app=web") < 2"#,
         before: |world| {
             label(world, "gold");
-            world.node(
+            world.add_node(
                 "m",
                 json!({
                     "metadata": {"labels": {"tier": "gold"}},
@@ -138,7 +148,8 @@ const ROWS: &[Row] = &[
             placed(world, "db", "db");
             placed(world, "one", "web");
             let labels = json!({"app": "web"});
-            world.pod("two", json!({"metadata": {"labels": labels}, "spec": {"nodeName": "m"}}));
+            world
+                .add_pod("two", json!({"metadata": {"labels": labels}, "spec": {"nodeName": "m"}}));
         },
         others: &[|world| world.delete("db")],
         change: |world| world.delete("two"),
@@ -147,16 +158,16 @@ const ROWS: &[Row] = &[
         rule: r#"namespaceObject.metadata.labels[?"team"].orValue("") == "b""#,
         before: |world| {
             plain(world);
-            world.namespace("default", json!({"team": "a"}));
+            namespace(world, "default", json!({"team": "a"}));
         },
-        others: &[|world| world.namespace("other", json!({"team": "b"}))],
-        change: |world| world.namespace("default", json!({"team": "b"})),
+        others: &[|world| namespace(world, "other", json!({"team": "b"}))],
+        change: |world| namespace(world, "default", json!({"team": "b"})),
     },
     Row {
         rule: r#"pod.metadata.labels[?"ready"].orValue("") == "yes" || size(node.spec.taints) > 5"#,
         before: plain,
         others: &[],
-        change: |world| world.pod("p", json!({"metadata": {"labels": {"ready": "yes"}}})),
+        change: |world| world.add_pod("p", json!({"metadata": {"labels": {"ready": "yes"}}})),
     },
     Row {
         rule: r#"now() >= timestamp("1970-01-12T13:50:00Z") && size(node.spec.taints) == 0"#,
@@ -171,9 +182,9 @@ fn events_that_make_a_rule_true_wake_the_pod() {
     for form in [Form::Ranked, Form::Set] {
         for Row { rule, before, others, change } in ROWS {
             let args = json!({"filters": [{"name": "rule", "expression": rule, "message": "no"}]});
-            let mut world = World::new(form, args);
+            let mut world = with_rules(form, args);
             before(&mut world);
-            world.pod("p", json!({}));
+            world.add_pod("p", json!({}));
             world.settle();
             assert_eq!(world.node_of("p"), None, "{rule}");
             let message = world.message("p");
@@ -212,30 +223,31 @@ fn new_rules_replace_the_old_ones() {
         })
     };
     for form in [Form::Ranked, Form::Set, Form::OneNode] {
-        let mut world = World::new(form, rules("gold", 1));
+        let began_with = rules("gold", 1);
+        let mut world = with_rules(form, began_with.clone());
         for (name, tier) in [("n1", "gold"), ("n2", "gold"), ("n3", "tin")] {
-            world.node(name, json!({"metadata": {"labels": {"tier": tier}}}));
+            world.add_node(name, json!({"metadata": {"labels": {"tier": tier}}}));
         }
         let place = |world: &mut World, name: &str| {
-            world.pod(name, json!({"metadata": {"labels": {"app": "web"}}}));
+            world.add_pod(name, json!({"metadata": {"labels": {"app": "web"}}}));
             world.settle();
             world.node_of(name).map(str::to_owned)
         };
         for name in ["a", "b", "c"] {
             assert_eq!(place(&mut world, name).as_deref(), Some("n1"));
         }
-        world.new_rules(rules("gold", 2));
+        reload(&mut world, &began_with, rules("gold", 2));
         for name in ["d", "e", "f"] {
             assert_eq!(place(&mut world, name).as_deref(), Some("n2"), "{form:?}");
         }
-        world.new_rules(rules("lead", 2));
+        reload(&mut world, &began_with, rules("lead", 2));
         assert_eq!(place(&mut world, "g"), None);
         world.pass(20);
         let attempts = world.attempts;
-        world.new_rules(rules("bronze", 2));
+        reload(&mut world, &began_with, rules("bronze", 2));
         world.pass(2);
         assert_eq!(world.attempts, attempts, "no node passes the new rules");
-        world.new_rules(rules("tin", 2));
+        reload(&mut world, &began_with, rules("tin", 2));
         world.pass(2);
         assert_eq!(world.node_of("g"), Some("n3"), "{form:?}");
         for name in ["h", "i"] {

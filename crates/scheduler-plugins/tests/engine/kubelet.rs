@@ -11,11 +11,12 @@ use loadmaster_scheduler_plugins::load::{
     load_variation_risk_balancing, low_risk_over_commitment, target_load_packing,
 };
 use loadmaster_scheduler_plugins::node_resource_topology::NAME;
+use plugin_trial::World;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use twox_hash::XxHash64;
 
-use crate::world::World;
+use crate::world::{Setting, world_with};
 
 const KIND: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
 const METRICS: &str = "nodes.v1beta1.metrics.k8s.io";
@@ -191,7 +192,7 @@ impl Cluster {
         let topology = json!({"cacheResyncPeriodSeconds": 5, "preemptionMode": "Enabled"});
         let mut plugins = vec![PluginConfig { name: NAME.to_owned(), args: Some(topology) }];
         plugins.extend(names.map(|name| PluginConfig { name: name.to_owned(), args: None }));
-        let mut world = World::with(Form::Ranked, plugins);
+        let mut world = world_with(Form::Ranked, &plugins);
         let kubelet = Kubelet { by_pod, free: [ZONE; ZONES], admitted: BTreeMap::new() };
         for number in 0..NODES {
             let capacity = json!({"cpu": "16", "memory": "64Gi", "pods": "110",
@@ -258,7 +259,7 @@ impl Cluster {
                     self.world.object(KIND, report);
                 }
             }
-            Step::Pass => self.world.pass(),
+            Step::Pass => self.world.pass(15),
             Step::Lie { node: number, object } => {
                 self.world.object(KIND, named(object, &node(number)));
             }
@@ -320,7 +321,7 @@ proptest! {
                 let report = cluster.kubelets[number].report(&node(number));
                 cluster.world.object(KIND, report);
             }
-            cluster.world.pass();
+            cluster.world.pass(15);
             let refused = cluster.settle(0);
             prop_assert!(refused.is_empty(), "TopologyAffinityError: {:?}", refused);
         }
@@ -351,7 +352,7 @@ fn nodes_fill_up_with_fresh_reports() {
             cluster.world.object(KIND, report);
         }
     }
-    cluster.world.pass();
+    cluster.world.pass(15);
     assert!(cluster.settle(0).is_empty());
     let placed = cluster.world.placements().into_values().flatten().count();
     // Four pods of 4 CPUs on each node.

@@ -7,21 +7,20 @@ use loadmaster_scheduler_plugins::load::{
     load_aware_scheduling, load_variation_risk_balancing, low_risk_over_commitment,
     target_load_packing,
 };
+use plugin_trial::World;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::{NODES, World, forms_agree, node_name, steps};
+use crate::world::{NODES, Setting, forms_agree, node_name, steps, world};
 
 const KIND: &str = "nodes.v1beta1.metrics.k8s.io";
 
-impl World {
-    /// Measures so many CPUs on a node now.
-    fn measured(&mut self, node: &str, cpu: &str) {
-        let usage = json!({"cpu": cpu, "memory": "1Gi"});
-        let metrics = json!({"metadata": {"name": node}, "timestamp": self.now.to_string(),
-            "usage": usage});
-        self.object(KIND, metrics);
-    }
+/// Measures so many CPUs on a node now.
+fn measure(world: &mut World, node: &str, cpu: &str) {
+    let usage = json!({"cpu": cpu, "memory": "1Gi"});
+    let metrics = json!({"metadata": {"name": node}, "timestamp": world.now.to_string(),
+        "usage": usage});
+    world.object(KIND, metrics);
 }
 
 /// A measurement of a node, of this age in seconds.
@@ -64,19 +63,19 @@ proptest! {
 
 #[test]
 fn expired_measurements_decide_nothing() {
-    let mut world = World::new(Form::Ranked, target_load_packing::NAME, json!({}));
+    let mut world = world(Form::Ranked, target_load_packing::NAME, json!({}));
     for name in ["a", "b"] {
         world.node(name);
     }
-    world.measured("a", "60");
-    world.measured("b", "20");
+    measure(&mut world, "a", "60");
+    measure(&mut world, "b", "20");
     for name in ["early", "again"] {
         world.pod(name, 1);
         world.settle();
         assert_eq!(world.node_of(name), Some("b"), "{name}");
     }
     // After 195 seconds the in-tree plugins decide: the node without pods has more room.
-    (0..13).for_each(|_| world.pass());
+    (0..13).for_each(|_| world.pass(15));
     world.pod("late", 1);
     world.settle();
     assert_eq!(world.node_of("late"), Some("a"));
@@ -88,9 +87,9 @@ fn expired_measurements_decide_nothing() {
 fn measurement_that_falls_or_expires_releases_a_waiting_pod() {
     let waiting = || {
         let args = json!({"maximumAgeSeconds": 60});
-        let mut world = World::new(Form::Ranked, load_aware_scheduling::NAME, args);
+        let mut world = world(Form::Ranked, load_aware_scheduling::NAME, args);
         world.node("a");
-        world.measured("a", "60");
+        measure(&mut world, "a", "60");
         world.pod("p", 1);
         world.settle();
         let message = &world.messages[&PodKey::new("default", "p")];
@@ -99,15 +98,15 @@ fn measurement_that_falls_or_expires_releases_a_waiting_pod() {
         world
     };
     let mut world = waiting();
-    world.measured("a", "50");
-    world.pass();
+    measure(&mut world, "a", "50");
+    world.pass(15);
     assert_eq!(world.node_of("p"), None, "the measurement does not help");
-    world.measured("a", "20");
-    world.pass();
+    measure(&mut world, "a", "20");
+    world.pass(15);
     assert_eq!(world.node_of("p"), Some("a"));
     let mut world = waiting();
-    (0..3).for_each(|_| world.pass());
+    (0..3).for_each(|_| world.pass(15));
     assert_eq!(world.node_of("p"), None, "the measurement counts for a minute");
-    (0..2).for_each(|_| world.pass());
+    (0..2).for_each(|_| world.pass(15));
     assert_eq!(world.node_of("p"), Some("a"));
 }

@@ -5,10 +5,11 @@ use engine::Change;
 use engine::cycle::Form;
 use framework::{EventResource, ObjectKey, PodKey};
 use loadmaster_scheduler_plugins::node_resource_topology::NAME;
+use plugin_trial::World;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::{NODES, World, forms_agree, node_name, steps};
+use crate::world::{NODES, Setting, forms_agree, node_name, steps, world};
 
 const KIND: &str = "noderesourcetopologies.v1alpha2.topology.node.k8s.io";
 
@@ -39,7 +40,7 @@ const SINGLE: &str = "single-numa-node";
 #[test]
 fn report_that_changes_or_appears_releases_a_waiting_pod() {
     for args in [json!({}), json!({"cacheResyncPeriodSeconds": 5})] {
-        let mut world = World::new(Form::Ranked, NAME, args);
+        let mut world = world(Form::Ranked, NAME, args);
         world.node("a");
         report(&mut world, "a", SINGLE, &[2, 2]);
         world.pod("p", 4);
@@ -49,25 +50,25 @@ fn report_that_changes_or_appears_releases_a_waiting_pod() {
         let expected = "0/1 nodes are available: 1 cannot align container.";
         assert!(message.starts_with(expected), "{message}");
         report(&mut world, "a", SINGLE, &[2, 3]);
-        world.pass();
+        world.pass(15);
         assert_eq!(world.node_of("p"), None, "the report does not help");
         report(&mut world, "a", SINGLE, &[4, 0]);
-        world.pass();
+        world.pass(15);
         assert_eq!(world.node_of("p"), Some("a"));
     }
-    let mut world = World::new(Form::Ranked, NAME, json!({"nodesWithoutTopology": "Reject"}));
+    let mut world = world(Form::Ranked, NAME, json!({"nodesWithoutTopology": "Reject"}));
     world.node("late");
     world.pod("p", 4);
     world.settle();
     assert_eq!(world.node_of("p"), None);
     report(&mut world, "late", SINGLE, &[4]);
-    world.pass();
+    world.pass(15);
     assert_eq!(world.node_of("p"), Some("late"));
 }
 
 #[test]
 fn end_of_a_bind_releases_a_pod_that_waits_for_the_node() {
-    let mut world = World::new(Form::Ranked, NAME, json!({"discardReservedNodes": true}));
+    let mut world = world(Form::Ranked, NAME, json!({"discardReservedNodes": true}));
     world.node("a");
     report(&mut world, "a", SINGLE, &[4, 4]);
     world.pod("p", 2);
@@ -77,7 +78,7 @@ fn end_of_a_bind_releases_a_pod_that_waits_for_the_node() {
     world.settle();
     let message = &world.messages[&PodKey::new("default", "q")];
     assert!(message.contains("1 invalid node topology data"), "{message}");
-    world.pass();
+    world.pass(15);
     assert_eq!((world.node_of("p"), world.node_of("q")), (Some("a"), Some("a")));
 }
 
@@ -85,7 +86,7 @@ fn end_of_a_bind_releases_a_pod_that_waits_for_the_node() {
 /// its id.
 #[test]
 fn report_of_a_removed_node_is_forgotten() {
-    let mut world = World::new(Form::Ranked, NAME, json!({"cacheResyncPeriodSeconds": 5}));
+    let mut world = world(Form::Ranked, NAME, json!({"cacheResyncPeriodSeconds": 5}));
     world.node("small");
     report(&mut world, "small", SINGLE, &[2]);
     world.pod("p", 4);
@@ -102,14 +103,14 @@ fn report_of_a_removed_node_is_forgotten() {
             "topologyPolicies": policies, "zones": zones}),
     );
     world.node("large");
-    world.pass();
+    world.pass(15);
     assert_eq!(world.node_of("p"), Some("large"));
 }
 
 /// With over-reservation, no two pods get the room of one.
 #[test]
 fn room_of_a_report_is_given_away_once() {
-    let mut world = World::new(Form::Ranked, NAME, json!({"cacheResyncPeriodSeconds": 5}));
+    let mut world = world(Form::Ranked, NAME, json!({"cacheResyncPeriodSeconds": 5}));
     world.node("a");
     report(&mut world, "a", SINGLE, &[8, 8]);
     for name in ["p", "q", "r"] {

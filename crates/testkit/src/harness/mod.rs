@@ -165,6 +165,15 @@ impl Harness {
         self
     }
 
+    /// Registers the pods that the plugin counts for this pod, as the engine does before an attempt.
+    #[must_use]
+    pub fn counting_for(mut self, pod: &Pod) -> Self {
+        let standing = self.plugin.standing_queries.as_ref();
+        let queries = standing.map(|own| own.queries(pod, &self.handle()));
+        queries.iter().flatten().for_each(|query| self.cluster.register_query(query));
+        self
+    }
+
     /// Returns the cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
