@@ -6,12 +6,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Time;
 use super::containers::ContainerResources;
 use crate::api;
 
+/// The end of the pointer of a field that is a time.
+const SECONDS: &str = "@seconds";
+
 /// The further fields of pods and nodes to keep. Fields are JSON pointers (RFC 6901), for example
 /// `/metadata/annotations/example.com~1tier`. The empty pointer keeps the whole object.
-/// `/status/conditions/*/type,status` keeps a list of objects with only these fields.
+/// `/status/conditions/*/type,status` keeps a list of objects with only these fields, and
+/// `/metadata/creationTimestamp@seconds` a time of RFC 3339 as its seconds since the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraFields {
     /// Fields of pods.
@@ -28,6 +33,22 @@ impl ExtraFields {
         self.pod.extend(other.pod.iter().cloned());
         self.node.extend(other.node.iter().cloned());
         self.containers |= other.containers;
+    }
+
+    /// Returns the fields that `kept` lacks, as a text.
+    pub fn missing_in(&self, kept: &Self) -> String {
+        let of = |fields: &BTreeSet<Arc<str>>, kept: &BTreeSet<Arc<str>>, owner: &str| {
+            fields
+                .difference(kept)
+                .map(|field| format!("{} of {owner}", field.trim_end_matches(SECONDS)))
+                .collect::<Vec<_>>()
+        };
+        let mut missing = of(&self.pod, &kept.pod, "pods");
+        missing.extend(of(&self.node, &kept.node, "nodes"));
+        if self.containers && !kept.containers {
+            missing.push("the containers of pods".to_owned());
+        }
+        missing.join(", ")
     }
 
     /// Returns whether no further field is kept.
@@ -97,6 +118,10 @@ impl Extra {
 
 /// Returns the field of an object at a pointer.
 fn found(object: &Value, pointer: &str) -> Option<Value> {
+    if let Some(pointer) = pointer.strip_suffix(SECONDS) {
+        let time = Time::parse_rfc3339(object.pointer(pointer)?.as_str()?).ok()?;
+        return Some(time.as_nanos().div_euclid(1_000_000_000).into());
+    }
     let Some((list, fields)) = pointer.split_once("/*/") else {
         return object.pointer(pointer).cloned();
     };
@@ -151,6 +176,16 @@ mod tests {
         let kept = json!([{"type": "Ready", "status": "True"}, {"type": "Odd"}]);
         assert_eq!(extra.get(wanted[0]), Some(&kept));
         assert_eq!((extra.get(wanted[1]), extra.get(wanted[2])), (None, None));
+    }
+
+    #[test]
+    fn times_are_kept_as_seconds() {
+        let object =
+            json!({"at": "2026-11-29T21:38:00.9Z", "early": "1969-12-31T23:59:59Z", "x": "y"});
+        let wanted = ["/at@seconds", "/early@seconds", "/x@seconds", "/none@seconds"];
+        let extra = Extra::of(&object, &wanted.into_iter().map(Arc::from).collect());
+        let found = wanted.map(|pointer| extra.get(pointer).and_then(Value::as_i64));
+        assert_eq!(found, [Some(1_795_988_280), Some(-1), None, None]);
     }
 
     #[test]

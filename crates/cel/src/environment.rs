@@ -76,11 +76,19 @@ pub struct Environment {
 /// The values of the facts.
 pub trait Facts: Sync {
     /// Returns the value of the fact with this place in the environment. A map is
-    /// [`FactValue::Map`].
+    /// [`FactValue::Map`], a list [`FactValue::List`].
     fn fact(&self, fact: usize) -> FactValue<'_>;
+
+    /// Returns an element of a fact that is a list, or the field with this place in the
+    /// [`ObjectType`] if the elements are objects.
+    fn element(&self, fact: usize, index: usize, field: usize) -> FactValue<'_>;
 
     /// Returns the value of a key in a fact that is a map.
     fn entry(&self, fact: usize, key: &str) -> FactValue<'_>;
+
+    /// Returns the value of the read with this place in
+    /// [`Expression::reads`](crate::Expression::reads).
+    fn read(&self, place: usize) -> FactValue<'_>;
 
     /// Returns all keys of a fact that is a map, in ascending order.
     fn entries(&self, fact: usize) -> Vec<(Arc<str>, FactValue<'_>)>;
@@ -99,7 +107,7 @@ pub trait Facts: Sync {
 }
 
 /// A value of a fact.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub enum FactValue<'a> {
     /// The subject does not have the fact.
     Absent,
@@ -112,18 +120,57 @@ pub enum FactValue<'a> {
     /// A point in time, in seconds since the epoch.
     Seconds(i64),
     /// A quantity.
-    Quantity {
-        /// In billionths.
-        nanos: i128,
-        /// Whether it is a whole number.
-        is_whole: bool,
-    },
+    Quantity(Quantity),
     /// A map, whose entries are asked for one by one.
     Map,
-    /// A list.
-    List(Vec<FactValue<'a>>),
-    /// An object in a list: the fields that it has.
-    Object(Vec<(&'static str, FactValue<'a>)>),
+    /// A list, whose elements are asked for one by one.
+    List {
+        /// The number of elements.
+        len: usize,
+        /// The type of the elements; none for texts.
+        object: Option<&'static ObjectType>,
+    },
+}
+
+/// A quantity of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quantity {
+    /// The whole units, rounded down.
+    pub units: i64,
+    /// The billionths above them.
+    pub nanos: u32,
+    /// Whether Kubernetes converts it to an integer.
+    pub is_whole: bool,
+}
+
+impl Quantity {
+    const NANOS_PER_UNIT: i128 = 1_000_000_000;
+
+    /// Returns a whole number of units.
+    pub const fn of_units(units: i64) -> Self {
+        Self { units, nanos: 0, is_whole: true }
+    }
+
+    /// Returns a number of thousandths.
+    pub const fn of_millis(millis: i64) -> Self {
+        let above = millis.rem_euclid(1000);
+        Self {
+            units: millis.div_euclid(1000),
+            nanos: above as u32 * 1_000_000,
+            is_whole: above == 0,
+        }
+    }
+
+    /// Returns a number of billionths; `None` if it has more units than fit.
+    pub fn of_nanos(nanos: i128, is_whole: bool) -> Option<Self> {
+        let units = i64::try_from(nanos.div_euclid(Self::NANOS_PER_UNIT)).ok()?;
+        Some(Self { units, nanos: nanos.rem_euclid(Self::NANOS_PER_UNIT) as u32, is_whole })
+    }
+
+    /// Returns the number of billionths.
+    pub fn total_nanos(self) -> i128 {
+        i128::from(self.units) * Self::NANOS_PER_UNIT + i128::from(self.nanos)
+    }
 }
 
 impl fmt::Debug for Environment {
@@ -309,19 +356,23 @@ pub(crate) fn to_value<'a>(
         FactValue::Int(value) => Value::Int(value),
         FactValue::Text(text) => Value::String(Held::Borrowed(text)),
         FactValue::Seconds(seconds) => Value::Timestamp(Timestamp::from_second(seconds).ok()?),
-        FactValue::Quantity { nanos, is_whole } => {
-            Value::Quantity(Amount { nanos, whole: is_whole })
+        FactValue::Quantity(quantity) => {
+            Value::Quantity(Amount { nanos: quantity.total_nanos(), whole: quantity.is_whole })
         }
         FactValue::Map => Value::Facts(FactMap { facts, fact }),
-        FactValue::List(values) => {
-            let values = values.into_iter().filter_map(|value| to_value(facts, fact, value));
-            Value::list(values.collect())
-        }
-        FactValue::Object(fields) => {
-            let field = |(name, value): (&'static str, _)| {
-                Some((Value::String(Held::Borrowed(name)), to_value(facts, fact, value)?))
+        FactValue::List { len, object } => {
+            let part = |index, field| to_value(facts, fact, facts.element(fact, index, field));
+            let element = |index| match object {
+                None => part(index, 0),
+                Some(object) => {
+                    let fields = object.fields.iter().enumerate();
+                    let entry = |(place, (name, _)): (usize, &(&'static str, FactType))| {
+                        Some((Value::String(Held::Borrowed(name)), part(index, place)?))
+                    };
+                    Some(Value::Map(Arc::new(fields.filter_map(entry).collect())))
+                }
             };
-            Value::Map(Arc::new(fields.into_iter().filter_map(field).collect()))
+            Value::list((0..len).filter_map(element).collect())
         }
     })
 }

@@ -3,9 +3,13 @@
 //!
 //! The estimate knows how large the parts of a device can be, the sizes of literals, and what
 //! functions do to sizes. A part of unknown size makes nearly every function on it too expensive.
+//!
+//! Facts have no such bounds. Their sizes are assumed, so that the estimate finds the expressions
+//! that exceed a limit for usual objects already.
 
-use crate::checker::Checked;
+use crate::checker::{Checked, qualified_name};
 use crate::declarations::Overload;
+use crate::environment::{FactType, Names, ObjectType};
 use crate::macros::ACCUMULATOR;
 use crate::syntax::{Fold, Kind, Literal, Node};
 use crate::types::Type;
@@ -24,17 +28,43 @@ const FORMAT: u64 = 64;
 const LIST_VALUES: u64 = 48;
 /// Bytes of the longest address.
 const ADDRESS: u64 = 16;
+/// The assumed size of a text among facts, and of a value of unknown size.
+const FACT_TEXT: Size = Size::at_most(64);
+/// The assumed size of a list or map among facts.
+const FACT_ELEMENTS: Size = Size::at_most(16);
 
-/// Returns the worst cost of a checked expression.
-pub(crate) fn worst_cost(checked: &Checked, root: &Node, nodes: usize) -> u64 {
+/// An estimate of a checked expression.
+pub(crate) struct Estimate {
+    /// The worst cost.
+    pub(crate) cost: u64,
+    /// Where the innermost part begins whose cost exceeds the limit.
+    pub(crate) exceeds_at: Option<usize>,
+}
+
+/// Estimates the worst cost of a checked expression.
+pub(crate) fn estimate(
+    checked: &Checked,
+    root: &Node,
+    nodes: usize,
+    names: Names,
+    limit: u64,
+) -> Estimate {
     let mut estimator = Estimator {
         checked,
+        names,
+        unknown: match names {
+            Names::Device { .. } => Size::UNKNOWN,
+            Names::Facts(_) => FACT_TEXT,
+        },
+        limit,
+        exceeds_at: None,
         places: vec![None; nodes],
         sizes: vec![None; nodes],
         entries: vec![None; nodes],
         variables: Vec::new(),
     };
-    estimator.cost(root)
+    let cost = estimator.cost(root);
+    Estimate { cost, exceeds_at: estimator.exceeds_at }
 }
 
 /// How large a text, list or map can be: characters, elements or entries.
@@ -85,9 +115,12 @@ struct Entry {
     value: Size,
 }
 
-/// A part of the variable `device`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A part of the variable `device`, or of a fact.
+#[derive(Debug, Clone, Copy)]
 enum Place {
+    Fact(FactType),
+    /// An object in a list that is a fact.
+    Object(&'static ObjectType),
     Device,
     Driver,
     /// The map from domains.
@@ -111,6 +144,10 @@ impl Place {
             (Self::Device, "capacity") => Some(Self::Capacities),
             (Self::Device, "allowMultipleAllocations") => Some(Self::Scalar),
             (Self::AttributesOfDomain, _) => Some(Self::Attribute),
+            (Self::Object(object), _) => {
+                let field = object.fields.iter().find(|(own, _)| *own == name);
+                field.map(|(_, fact_type)| Self::Fact(*fact_type))
+            }
             _ => None,
         }
     }
@@ -121,6 +158,7 @@ impl Place {
             Self::Capacities => Some(Self::CapacitiesOfDomain),
             Self::AttributesOfDomain => Some(Self::Attribute),
             Self::CapacitiesOfDomain => Some(Self::Scalar),
+            Self::Fact(FactType::Objects(object)) => Some(Self::Object(object)),
             _ => None,
         }
     }
@@ -136,7 +174,8 @@ impl Place {
     /// Returns how large the API server allows it to be.
     fn size(self) -> Option<Size> {
         Some(Size::at_most(match self {
-            Self::Device => return None,
+            Self::Fact(fact_type) => return size_of_fact(fact_type),
+            Self::Device | Self::Object(_) => return None,
             Self::Driver | Self::Domain => 63,
             Self::Attribute => 64,
             Self::Scalar => 1,
@@ -146,6 +185,16 @@ impl Place {
             | Self::AttributesOfDomain
             | Self::CapacitiesOfDomain => 32,
         }))
+    }
+}
+
+fn size_of_fact(fact_type: FactType) -> Option<Size> {
+    match fact_type {
+        FactType::String => Some(FACT_TEXT),
+        FactType::Strings | FactType::Texts | FactType::Quantities | FactType::Objects(_) => {
+            Some(FACT_ELEMENTS)
+        }
+        FactType::Bool | FactType::Int | FactType::Timestamp | FactType::Quantity => None,
     }
 }
 
@@ -159,6 +208,11 @@ struct Variable {
 
 struct Estimator<'e> {
     checked: &'e Checked,
+    names: Names,
+    /// The size of a value of which nothing is known.
+    unknown: Size,
+    limit: u64,
+    exceeds_at: Option<usize>,
     /// By the numbers of nodes, like the next ones.
     places: Vec<Option<Place>>,
     sizes: Vec<Option<Size>>,
@@ -169,6 +223,18 @@ struct Estimator<'e> {
 
 impl Estimator<'_> {
     fn cost(&mut self, node: &Node) -> u64 {
+        let cost = self.cost_of(node);
+        if cost > self.limit {
+            self.exceeds_at.get_or_insert(node.offset);
+        }
+        cost
+    }
+
+    fn cost_of(&mut self, node: &Node) -> u64 {
+        if let Some(fact_type) = self.fact(node) {
+            self.places[node.id] = Some(Place::Fact(fact_type));
+            return SELECT;
+        }
         match &node.kind {
             Kind::Literal(_) | Kind::Struct(_) => 0,
             Kind::Ident(name) => {
@@ -220,6 +286,14 @@ impl Estimator<'_> {
         }
     }
 
+    /// Returns the type of the fact that a node reads.
+    fn fact(&self, node: &Node) -> Option<FactType> {
+        let Names::Facts(environment) = self.names else { return None };
+        let path = qualified_name(node)?;
+        self.variable(path.split('.').next()?).is_none().then_some(())?;
+        environment.fact(path.trim_start_matches('.')).map(|fact| environment.facts[fact].fact_type)
+    }
+
     fn costs(&mut self, nodes: &[&Node]) -> u64 {
         nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(self.cost(node)))
     }
@@ -262,7 +336,7 @@ impl Estimator<'_> {
     }
 
     fn size(&self, node: &Node) -> Size {
-        self.known_size(node).unwrap_or(Size::UNKNOWN)
+        self.known_size(node).unwrap_or(self.unknown)
     }
 
     fn largest(&self, nodes: &[&Node]) -> Size {
@@ -386,7 +460,7 @@ impl Estimator<'_> {
                     Type::List(element) | Type::Map(element, _) => {
                         let texts = matches!(**element, Type::String | Type::Bytes);
                         // No part of a device is a list, so nothing is known of its elements.
-                        let each = 1 + if texts { Size::UNKNOWN.traversal() - 1 } else { 0 };
+                        let each = 1 + if texts { self.unknown.traversal() - 1 } else { 0 };
                         (size.max.saturating_mul(each), None)
                     }
                     _ => (size.traversal(), None),
@@ -409,7 +483,7 @@ impl Estimator<'_> {
             }
             "join" => {
                 let list = target?;
-                let texts = list.multiply(Size::UNKNOWN);
+                let texts = list.multiply(self.unknown);
                 let separators = arg(0).map(|separator| {
                     let [min, max] = [list.min, list.max].map(|size| size.saturating_sub(1));
                     separator.multiply(Size { min, max })
@@ -490,8 +564,8 @@ impl Estimator<'_> {
 
     /// Returns the estimate of CEL for its operators and functions.
     fn of_cel(&self, call: &Call<'_>, overload: &str) -> (u64, Option<Size>) {
-        let arg = |number: usize| call.args.get(number).map_or(Size::UNKNOWN, |arg| self.size(arg));
-        let target = || call.target.map_or(Size::UNKNOWN, |target| self.size(target));
+        let arg = |number: usize| call.args.get(number).map_or(self.unknown, |arg| self.size(arg));
+        let target = || call.target.map_or(self.unknown, |target| self.size(target));
         let new_list = |cost: u64, size: Size| (cost.saturating_add(1 + NEW_LIST), Some(size));
         match overload {
             "string_format" => (target().traversal(), None),
@@ -534,7 +608,7 @@ impl Estimator<'_> {
                     Some(Kind::Literal(Literal::Int(count))) => {
                         Size::exactly(count.cast_unsigned())
                     }
-                    _ => Size::UNKNOWN,
+                    _ => self.unknown,
                 };
                 new_list(size.max, size)
             }
@@ -543,7 +617,7 @@ impl Estimator<'_> {
                     Some(Kind::Literal(Literal::Int(depth))) => depth.cast_unsigned(),
                     _ => 1,
                 };
-                new_list(target().max.saturating_mul(depth), Size::UNKNOWN)
+                new_list(target().max.saturating_mul(depth), self.unknown)
             }
             "list_sets_contains_list" | "list_sets_intersects_list" => {
                 (arg(0).max.saturating_mul(arg(1).max).saturating_add(1), None)

@@ -12,7 +12,7 @@ use crate::value::{Entries, Fault, Outcome, Value, same_key};
 /// The cost of a list that is made.
 const LIST_COST: u64 = 10;
 /// The text of an error about a fact that is absent.
-const ABSENT: &str = "no such field";
+pub(crate) const ABSENT: &str = "no such field";
 /// The cost of a map that is made.
 const MAP_COST: u64 = 30;
 /// The cost of the name of a variable and of each field or index behind it.

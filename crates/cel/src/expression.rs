@@ -6,12 +6,13 @@ use std::sync::Arc;
 use crate::checker;
 use crate::environment::{Environment, Facts, Names};
 use crate::error::{CompileError, EvalError};
+use crate::estimate;
 use crate::eval;
-use crate::fast::Fast;
+use crate::fast::{Constant, Fast};
 use crate::meter::Meter;
 use crate::nesting;
 use crate::plan::{self, Plan, Refusal};
-use crate::preparing::{self, Binding, Parts};
+use crate::preparing::{self, Binding, ComparedText, Comparison, Parts};
 use crate::source::{self, Issue};
 use crate::syntax;
 use crate::types::Type;
@@ -29,6 +30,7 @@ pub struct Expression {
     bindings: Vec<Binding>,
     reads: Vec<FactRead>,
     calls: Vec<usize>,
+    comparisons: Vec<Comparison>,
     is_deep: bool,
 }
 
@@ -50,10 +52,21 @@ pub struct FactRead {
     pub key: Option<Box<str>>,
 }
 
+/// A text with which an expression compares what it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared {
+    /// What is read. For a field of an element of a list, the list.
+    pub read: FactRead,
+    /// The text.
+    pub text: Arc<str>,
+}
+
 /// The values of the parts of an expression that do not vary.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     values: Box<[Outcome<'static>]>,
+    /// The values that are scalars.
+    scalars: Box<[Option<Constant>]>,
     calls: Box<[Result<BoundCall, EvalError>]>,
     /// The cost of the parts.
     pub cost: u64,
@@ -109,12 +122,14 @@ impl Expression {
     /// Compiles an expression and checks its types.
     ///
     /// # Errors
-    /// The expression cannot be parsed, does not fit its types, reads what is no fact, or has
-    /// another type.
+    /// The expression cannot be parsed, does not fit its types, reads what is no fact, has another
+    /// type, or may cost more than `limit` for a subject of usual size: texts of 64 characters,
+    /// lists and maps of 16 elements.
     pub fn compile(
         text: &str,
         environment: &'static Environment,
         result: ResultType,
+        limit: u64,
     ) -> Result<Self, CompileError> {
         let failed = |issues| CompileError::new(source::print(text, issues));
         let is_deep =
@@ -127,6 +142,15 @@ impl Expression {
                 let message =
                     format!("must evaluate to {result}, not {}", checked.result.declared_name());
                 return Err(failed(vec![Issue { place: Some((1, 1)), message }]));
+            }
+            let estimate = estimate::estimate(&checked, &tree.root, tree.size, names, limit);
+            if let Some(offset) = estimate.exceeds_at {
+                let message = format!(
+                    "costs up to {} for usual objects, and the limit is {limit}",
+                    estimate.cost
+                );
+                let place = Some(source::place(text, offset));
+                return Err(failed(vec![Issue { place, message }]));
             }
             let plan = plan::plan(text, &checked, &tree.root, names);
             let plan = plan.map_err(|refusal| match refusal {
@@ -142,8 +166,9 @@ impl Expression {
                 failed(vec![Issue { place: Some((1, 1)), message }])
             })?;
             let Parts { plan, parts, calls: bindings } = parts;
-            let fast = Fast::of(&plan, environment);
-            Ok(Self { plan, fast, parts, bindings, reads, calls, is_deep })
+            let fast = Fast::of(&plan, environment, &reads);
+            let comparisons = preparing::comparisons(&plan);
+            Ok(Self { plan, fast, parts, bindings, reads, calls, comparisons, is_deep })
         })
     }
 
@@ -157,6 +182,20 @@ impl Expression {
         &self.calls
     }
 
+    /// Returns the texts with which the expression compares what it reads of a subject.
+    pub fn compared(&self, prepared: &Prepared) -> Vec<Compared> {
+        let text = |own: &Comparison| match &own.text {
+            ComparedText::Constant(text) => Some(text.clone()),
+            ComparedText::Prepared(place) => match &prepared.values[*place] {
+                Ok(Value::String(text)) => Some(text.clone().shared()),
+                _ => None,
+            },
+        };
+        let compared =
+            |own: &Comparison| Some(Compared { read: own.read.clone(), text: text(own)? });
+        self.comparisons.iter().filter_map(compared).collect()
+    }
+
     /// Evaluates the parts that do not vary.
     pub fn prepare(&self, facts: &dyn Facts, limit: u64) -> Prepared {
         let mut cost = 0;
@@ -168,7 +207,9 @@ impl Expression {
                 outcome.map(Value::into_owned)
             })
         };
-        let values = self.parts.iter().map(&mut value).collect();
+        let values: Box<[_]> = self.parts.iter().map(&mut value).collect();
+        let scalar = |value: &Outcome<'static>| Constant::of(value.as_ref().ok()?);
+        let scalars = values.iter().map(scalar).collect();
         let calls = self.bindings.iter().map(|binding| {
             let args = binding.args.iter().map(|arg| match value(arg) {
                 Ok(Value::String(text)) => Ok(text.shared()),
@@ -177,20 +218,19 @@ impl Expression {
             Ok(BoundCall { function: binding.function, args: args.collect::<Result<_, _>>()? })
         });
         let calls = calls.collect();
-        Prepared { values, calls, cost }
+        Prepared { values, scalars, calls, cost }
     }
 
     /// Evaluates the expression for a subject.
     pub fn evaluate(&self, facts: &dyn Facts, prepared: &Prepared, limit: u64) -> Evaluated {
-        let fast = self.fast.as_ref().filter(|fast| fast.cost() <= limit);
-        let found = fast.and_then(|fast| fast.evaluate(facts, &prepared.values));
-        if let (Some(found), Some(fast)) = (found, fast) {
-            let evaluated = Evaluated { result: Ok(found), cost: fast.cost() };
+        let fast = self.fast.as_ref();
+        let found = fast.and_then(|fast| fast.evaluate(facts, &prepared.scalars, limit));
+        if let Some((result, cost)) = found {
             if cfg!(debug_assertions) {
-                let Evaluated { result, cost } = self.evaluate_plan(facts, prepared, limit);
-                assert!(result == evaluated.result || cost > limit, "{result:?} {evaluated:?}");
+                let planned = self.evaluate_plan(facts, prepared, limit);
+                assert!(planned.result == result || planned.cost > limit, "{result:?} {planned:?}");
             }
-            return evaluated;
+            return Evaluated { result, cost };
         }
         self.evaluate_plan(facts, prepared, limit)
     }

@@ -65,8 +65,12 @@ mod types;
 mod value;
 
 pub use device::{AttributeValue, DeviceView};
-pub use environment::{Environment, Fact, FactFunction, FactType, FactValue, Facts, ObjectType};
+pub use environment::{
+    Environment, Fact, FactFunction, FactType, FactValue, Facts, ObjectType, Quantity,
+};
 pub use error::{CompileError, EvalError};
-pub use expression::{BoundCall, Evaluated, Expression, FactRead, Prepared, ResultType, Verdict};
+pub use expression::{
+    BoundCall, Compared, Evaluated, Expression, FactRead, Prepared, ResultType, Verdict,
+};
 pub use reads::{Read, Reads};
 pub use selector::{Evaluation, Selector};

@@ -1,7 +1,8 @@
 //! The parts of a plan that do not vary between the subjects of an expression, and what a plan
 //! reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::environment::Environment;
 use crate::expression::FactRead;
@@ -98,7 +99,10 @@ impl Splitter {
                 Plan::Map(entries.into_iter().map(split).collect())
             }
             Plan::Fold(mut fold) => {
-                fold.range = self.split(fold.range);
+                // A list that is a fact is asked for element by element.
+                if !matches!(fold.range, Plan::Attribute(_)) {
+                    fold.range = self.split(fold.range);
+                }
                 Plan::Fold(fold)
             }
             Plan::Attribute(mut attribute) => {
@@ -176,6 +180,87 @@ pub(crate) fn reads(plan: &Plan) -> (Vec<FactRead>, Vec<usize>) {
         reads.iter().filter(|read| read.key.is_none()).map(|read| read.fact).collect();
     reads.retain(|read| read.key.is_none() || !whole.contains(&read.fact));
     (reads.into_iter().collect(), calls.into_iter().collect())
+}
+
+/// A text with which a plan compares what it reads.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) read: FactRead,
+    pub(crate) text: ComparedText,
+}
+
+/// Where the text of a comparison comes from.
+#[derive(Debug)]
+pub(crate) enum ComparedText {
+    Constant(Arc<str>),
+    /// The prepared value with this place.
+    Prepared(usize),
+}
+
+/// Returns the texts with which a plan compares facts, their entries, and fields of their elements.
+pub(crate) fn comparisons(plan: &Plan) -> Vec<Comparison> {
+    let mut comparisons = Vec::new();
+    // The facts over which loops run, by the slot of the element.
+    let mut loops: BTreeMap<usize, usize> = BTreeMap::new();
+    visit(plan, &mut |part| match part {
+        Plan::Fold(fold) => {
+            if let Plan::Attribute(range) = &fold.range
+                && let Root::Fact { fact, .. } = range.root
+            {
+                loops.insert(fold.slot + 1, fact);
+            }
+        }
+        Plan::InConstants { value, list } => {
+            let texts = list.iter().filter_map(ComparedText::of_value);
+            let compared = texts.filter_map(|text| Some((read_by(value, &loops)?, text)));
+            comparisons.extend(compared.map(|(read, text)| Comparison { read, text }));
+        }
+        Plan::Call(call) if matches!(call.function.name, "_==_" | "_!=_") => {
+            if let [left, right] = &call.args[..] {
+                let compared = |read: &Plan, text: &Plan| {
+                    let text = match text {
+                        Plan::Const(value) => ComparedText::of_value(value)?,
+                        Plan::Prepared(place) => ComparedText::Prepared(*place),
+                        _ => return None,
+                    };
+                    Some(Comparison { read: read_by(read, &loops)?, text })
+                };
+                comparisons.extend(compared(left, right).or_else(|| compared(right, left)));
+            }
+        }
+        _ => {}
+    });
+    comparisons
+}
+
+impl ComparedText {
+    fn of_value(value: &Value<'static>) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self::Constant(text.clone().shared())),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the fact or entry that a plan is. A field of an element of a loop is its list.
+fn read_by(plan: &Plan, loops: &BTreeMap<usize, usize>) -> Option<FactRead> {
+    match plan {
+        Plan::Attribute(attribute) => match (&attribute.root, &attribute.qualifiers[..]) {
+            (Root::Fact { fact, .. }, []) => Some(FactRead { fact: *fact, key: None }),
+            (Root::Fact { fact, .. }, [only]) => match &only.key {
+                Plan::Const(Value::String(key)) => {
+                    Some(FactRead { fact: *fact, key: Some((**key).into()) })
+                }
+                _ => None,
+            },
+            (Root::Variable(slot), _) => {
+                loops.get(slot).map(|fact| FactRead { fact: *fact, key: None })
+            }
+            _ => None,
+        },
+        Plan::OptionalOr { target, .. } => read_by(target, loops),
+        _ => None,
+    }
 }
 
 /// Visits a plan and all of its parts, each before its own parts.

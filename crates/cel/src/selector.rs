@@ -72,14 +72,10 @@ impl Selector {
         nesting::on_stack(selector.is_deep, || {
             let failed = |issues| printed(expression, issues);
             let tree = syntax::parse(expression).map_err(failed)?;
-            let checked = checker::check(
-                expression,
-                &tree.root,
-                tree.size,
-                Names::Device { has_lists: false },
-            )
-            .map_err(failed)?;
-            Ok(estimate::worst_cost(&checked, &tree.root, tree.size))
+            let names = Names::Device { has_lists: false };
+            let checked =
+                checker::check(expression, &tree.root, tree.size, names).map_err(failed)?;
+            Ok(estimate::estimate(&checked, &tree.root, tree.size, names, u64::MAX).cost)
         })
     }
 

@@ -287,6 +287,9 @@ pub struct PluginScore {
     pub raw: Option<i64>,
     /// Normalised and weighted.
     pub weighted: i64,
+    /// What it consists of, if the plugin says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<String>,
 }
 
 /// The effect of one score plugin on the choice.

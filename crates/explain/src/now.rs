@@ -210,7 +210,8 @@ fn scores(evaluation: &Evaluation, node: NodeIx) -> Vec<PluginScore> {
         let (_, weighted) = scores.weighted.iter().find(|(other, _)| *other == node)?;
         let raw = scores.raw.iter().flatten().find(|(other, _)| *other == node);
         let raw = raw.map(|(_, raw)| *raw);
-        Some(PluginScore { plugin: scores.plugin.to_string(), raw, weighted: *weighted })
+        let parts = scores.parts.get(&node).cloned();
+        Some(PluginScore { plugin: scores.plugin.to_string(), raw, weighted: *weighted, parts })
     };
     let shown = evaluation.scores.iter().filter(|scores| is_built(&scores.plugin));
     shown.filter_map(of_plugin).collect()

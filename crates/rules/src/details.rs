@@ -2,12 +2,13 @@
 //! a node on which it is true.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use cel::{FactRead, FactType, FactValue, Facts};
-use framework::{Attempt, Cluster, Detail, NodeBits, NodeIx, NodeView, Time};
+use cel::{FactRead, FactType};
+use framework::{Attempt, Cluster, Detail, NodeBits, NodeView, Remedy};
 
 use crate::facts::{FACTS, SOURCES, Source};
-use crate::prepared::{Answer, Applying, Prepared};
+use crate::prepared::{Answer, Asked, Asking, Prepared};
 use crate::subject::Subject;
 
 /// Maximum number of groups of nodes, by the value of a rule, in the details about the rule.
@@ -25,11 +26,12 @@ pub(crate) fn of_rejected(
         .iter()
         .map(|(place, error)| {
             let name = &prepared.rules.filters[*place].name;
-            Detail { text: format!("rule {name}: match: {error}"), nodes: rejected.clone() }
+            let text = format!("rule {name}: match: {error}");
+            Detail { text, nodes: rejected.clone(), remedies: Vec::new() }
         })
         .collect();
-    for own in &prepared.filters {
-        let rule = Told { prepared, own, attempt };
+    for asked in prepared.asked_filters(Asking::of(attempt)) {
+        let rule = Told(asked);
         let mut by_text: BTreeMap<String, NodeBits> = BTreeMap::new();
         let mut all = NodeBits::with_len(cluster.table_len());
         for node in rejected.iter() {
@@ -40,29 +42,31 @@ pub(crate) fn of_rejected(
             let nodes = by_text.entry(text);
             nodes.or_insert_with(|| NodeBits::with_len(cluster.table_len())).insert(node);
         }
-        details.extend(by_text.into_iter().map(|(text, nodes)| Detail { text, nodes }));
-        if let Some(text) = rule.example(cluster).filter(|_| all.iter().next().is_some()) {
-            details.push(Detail { text, nodes: all });
+        if by_text.is_empty() {
+            continue;
         }
+        let example = rule.example(cluster);
+        details.extend(by_text.into_iter().map(|(text, nodes)| {
+            let first = nodes.iter().next().map(|node| cluster.node(node));
+            let remedies = first.map(|node| rule.remedies(&node, example.as_ref()));
+            Detail { text, nodes, remedies: remedies.unwrap_or_default() }
+        }));
+        let text = example.and_then(|node| rule.text_of_example(&node));
+        details.extend(text.map(|text| Detail { text, nodes: all, remedies: Vec::new() }));
     }
     details
 }
 
-/// A rule that is explained.
-struct Told<'a> {
-    prepared: &'a Prepared,
-    own: &'a Applying,
-    attempt: &'a Attempt<'a>,
-}
+/// A filter that is explained.
+struct Told<'a>(Asked<'a>);
 
 impl Told<'_> {
     fn name(&self) -> String {
-        format!("rule {}", self.prepared.rules.filters[self.own.place].name)
+        format!("rule {}", self.0.rule.name)
     }
 
     fn answer(&self, node: &NodeView<'_>) -> Answer {
-        let counts = self.own.counts(node.cluster());
-        self.prepared.answer(self.own, self.attempt.pod, node, &counts).0
+        self.0.answer(node).0
     }
 
     /// Returns why the rule rejects a node; `None` if it does not.
@@ -77,28 +81,55 @@ impl Told<'_> {
         }
     }
 
-    /// Returns a node on which the rule is true, with what it reads there.
-    fn example(&self, cluster: &Cluster) -> Option<String> {
-        let passes = |node: &NodeIx| matches!(self.answer(&cluster.node(*node)), Answer::Passes);
-        let node = cluster.nodes().iter().find(passes)?;
-        let node = cluster.node(node);
-        let values = self.values(&node);
+    /// Returns a node on which the rule is true.
+    fn example<'c>(&self, cluster: &'c Cluster) -> Option<NodeView<'c>> {
+        let mut nodes = cluster.nodes().iter().map(|node| cluster.node(node));
+        nodes.find(|node| matches!(self.answer(node), Answer::Passes))
+    }
+
+    fn text_of_example(&self, node: &NodeView<'_>) -> Option<String> {
+        let values = self.values(node);
         (!values.is_empty())
             .then(|| format!("{} is true on the node {}: {values}", self.name(), node.name()))
     }
 
+    /// Returns changes of a node after which the rule may be true there: labels with the value that
+    /// they are compared with, or that a node has on which the rule is true, and no taints whose
+    /// key is compared.
+    fn remedies(&self, node: &NodeView<'_>, example: Option<&NodeView<'_>>) -> Vec<Remedy> {
+        let rule = self.0.rule;
+        let compared = self.0.own.compared(rule);
+        let mut remedies = Vec::new();
+        for read in rule.expression.reads() {
+            let texts = compared.iter().filter(|own| own.read == *read).map(|own| &own.text);
+            match (SOURCES[read.fact], &read.key) {
+                (Source::NodeLabels, Some(key)) => {
+                    let of_example = example.map(|node| node.label(key).map(Arc::from));
+                    let values = texts.map(|text| Some(text.clone())).chain(of_example);
+                    for value in values.chain([Some("true".into()), None]) {
+                        let is_new = value.as_deref() != node.label(key);
+                        let remedy = Remedy::Label { key: (**key).into(), value };
+                        if is_new && !remedies.contains(&remedy) {
+                            remedies.push(remedy);
+                        }
+                    }
+                }
+                (Source::NodeTaints, _) => {
+                    let is_there =
+                        |key: &&Arc<str>| node.taints().iter().any(|taint| taint.key == **key);
+                    let keys = texts.filter(is_there);
+                    remedies.extend(keys.map(|key| Remedy::NoTaint(key.clone())));
+                }
+                _ => {}
+            }
+        }
+        remedies
+    }
+
     /// Returns what the rule reads of a node.
     fn values(&self, node: &NodeView<'_>) -> String {
-        let counts = self.own.counts(node.cluster());
-        let subject = Subject {
-            rules: &self.prepared.rules,
-            pod: self.attempt.pod,
-            cluster: node.cluster(),
-            now: self.prepared.now,
-            node: Some(*node),
-            counts: &counts,
-        };
-        let rule = &self.prepared.rules.filters[self.own.place];
+        let subject = self.0.subject(node);
+        let (rule, counts) = (self.0.rule, &self.0.counts);
         let of_node = rule.expression.reads().iter().filter(|read| FACTS[read.fact].varies);
         let mut values: Vec<String> = of_node.filter_map(|read| value_of(&subject, read)).collect();
         let counted = counts.iter().filter_map(|count| count.at(node).ok());
@@ -109,43 +140,11 @@ impl Told<'_> {
 
 fn value_of(subject: &Subject<'_>, read: &FactRead) -> Option<String> {
     let fact = &FACTS[read.fact];
-    if SOURCES[read.fact] == Source::NodeName {
-        return None;
-    }
-    let (name, value) = match &read.key {
-        Some(key) => (format!("{}[{key:?}]", fact.path), subject.entry(read.fact, key)),
-        None if matches!(fact.fact_type, FactType::Texts | FactType::Quantities) => return None,
-        None => (fact.path.to_owned(), subject.fact(read.fact)),
+    let is_map = matches!(fact.fact_type, FactType::Texts | FactType::Quantities);
+    let name = match &read.key {
+        Some(key) => format!("{}[{key:?}]", fact.path),
+        None if is_map || SOURCES[read.fact] == Source::NodeName => return None,
+        None => fact.path.to_owned(),
     };
-    Some(format!("{name} is {}", text_of(&value)))
-}
-
-fn text_of(value: &FactValue<'_>) -> String {
-    match value {
-        FactValue::Absent => "absent".to_owned(),
-        FactValue::Bool(value) => value.to_string(),
-        FactValue::Int(value) => value.to_string(),
-        FactValue::Text(text) => format!("{text:?}"),
-        FactValue::Seconds(seconds) => Time::from_secs(*seconds).to_string(),
-        FactValue::Quantity { nanos, .. } => quantity(*nanos),
-        FactValue::Map => "a map".to_owned(),
-        FactValue::List(values) => {
-            let texts: Vec<_> = values.iter().map(text_of).collect();
-            format!("[{}]", texts.join(", "))
-        }
-        FactValue::Object(fields) => {
-            let field =
-                |(name, value): &(&str, FactValue<'_>)| format!("{name}: {}", text_of(value));
-            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
-/// Prints a quantity in units, or in thousandths if it is none.
-fn quantity(nanos: i128) -> String {
-    const MILLI: i128 = 1_000_000;
-    match nanos % (1000 * MILLI) {
-        0 => (nanos / (1000 * MILLI)).to_string(),
-        _ => format!("{}m", nanos / MILLI),
-    }
+    Some(format!("{name} is {}", subject.text(read)))
 }

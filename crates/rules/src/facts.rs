@@ -86,7 +86,7 @@ facts! {
     "pod.metadata.labels": FactType::Texts, false, Source::PodLabels;
     "pod.metadata.annotations": FactType::Texts, false, Source::PodMap("/metadata/annotations");
     "pod.metadata.creationTimestamp": FactType::Timestamp, false,
-        Source::PodField("/metadata/creationTimestamp");
+        Source::PodField("/metadata/creationTimestamp@seconds");
     "pod.metadata.ownerReferences": FactType::Objects(&OWNER), false,
         Source::PodField("/metadata/ownerReferences/*/apiVersion,kind,name,controller");
     "pod.spec.containers": FactType::Objects(&CONTAINER), false,
@@ -112,7 +112,7 @@ facts! {
     "node.metadata.labels": FactType::Texts, true, Source::NodeLabels;
     "node.metadata.annotations": FactType::Texts, true, Source::NodeMap("/metadata/annotations");
     "node.metadata.creationTimestamp": FactType::Timestamp, true,
-        Source::NodeField("/metadata/creationTimestamp");
+        Source::NodeField("/metadata/creationTimestamp@seconds");
     "node.spec.podCIDR": FactType::String, true, Source::NodeField("/spec/podCIDR");
     "node.spec.providerID": FactType::String, true, Source::NodeField("/spec/providerID");
     "node.spec.taints": FactType::Objects(&TAINT), true, Source::NodeTaints;

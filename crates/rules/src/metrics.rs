@@ -20,7 +20,7 @@ pub(crate) struct Metrics {
 /// The series of each rule.
 #[derive(Debug)]
 pub(crate) struct SeriesOfRules {
-    rules: Arc<RuleSet>,
+    pub(crate) rules: Arc<RuleSet>,
     pub(crate) filters: Vec<Series>,
     pub(crate) scores: Vec<Series>,
 }

@@ -15,7 +15,7 @@ use framework::{
 use crate::args::RulesArgs;
 use crate::details;
 use crate::metrics::{Metrics, Tally};
-use crate::prepared::{Answer, Applying, Count, Prepared};
+use crate::prepared::{self, Answer, Asked, Asking, Prepared, write_keys};
 use crate::reading::Reading;
 use crate::reloads::{NewRules, Reloads, kind_of};
 use crate::rule_set::{Effect, RuleSet};
@@ -81,8 +81,9 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     for metric in exported {
         builder = builder.metric(&metric);
     }
-    builder = needs.pod.iter().fold(builder, |builder, field| builder.keep_pod_field(field));
-    builder = needs.node.iter().fold(builder, |builder, field| builder.keep_node_field(field));
+    let fields = &needs.fields;
+    builder = fields.pod.iter().fold(builder, |builder, field| builder.keep_pod_field(field));
+    builder = fields.node.iter().fold(builder, |builder, field| builder.keep_node_field(field));
     if !needs.pod_name {
         builder = builder.decides_by_template();
     }
@@ -99,21 +100,12 @@ impl Rules {
 
     /// Returns the rules that apply to a pod.
     pub(crate) fn prepare(&self, pod: &Pod, handle: &Handle<'_>) -> Arc<Prepared> {
-        Arc::new(Prepared::new(self.rules(handle.cluster), pod, handle))
+        let series = self.metrics.series_of(&self.rules(handle.cluster));
+        Arc::new(Prepared::new(series, pod, handle))
     }
 
     fn prepared(&self, attempt: &Attempt<'_>) -> Arc<Prepared> {
         Prepared::of(attempt.state, || self.prepare(attempt.pod, attempt.handle))
-    }
-
-    /// Counts what was evaluated for a whole pod.
-    fn count_pod(&self, prepared: &Prepared) {
-        let series = self.metrics.series_of(&prepared.rules);
-        let filters = prepared.filters.iter().map(|own| (own, &series.filters[own.place]));
-        let scores = prepared.scores.iter().map(|own| (own, &series.scores[own.place]));
-        for (own, series) in filters.chain(scores).filter(|(own, _)| own.cost() > 0) {
-            series.count(&Tally { cost: own.cost(), ..Tally::default() });
-        }
     }
 
     /// Returns a number that differs if the answers about unchanged nodes may differ; `None` if
@@ -147,7 +139,7 @@ impl PreFilter for Rules {
     fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
         let AttemptMut { state, pod, handle, .. } = attempt;
         let prepared = self.prepare(pod, handle);
-        self.count_pod(&prepared);
+        prepared.count_pod();
         prepared.write(state);
         if prepared.filters_nothing() {
             return Err(Status::skip());
@@ -169,87 +161,100 @@ impl StandingQueries for Rules {
         let rules = self.rules(handle.cluster);
         let reading = rules.filter_reading.or(rules.score_reading);
         if reading.pods || reading.domain {
-            self.prepare(pod, handle).queries()
+            prepared::queries(&rules, pod, handle)
         } else {
             Vec::new()
         }
     }
 }
 
-/// A rule in a pass over many nodes.
+/// A filter in a pass over many nodes.
 struct Pass<'a> {
-    own: &'a Applying,
-    counts: Vec<Count<'a>>,
+    asked: Asked<'a>,
     tally: Tally,
 }
 
 impl<'a> Pass<'a> {
-    fn new(own: &'a Applying, cluster: &'a Cluster) -> Self {
-        Self { own, counts: own.counts(cluster), tally: Tally::default() }
+    fn new(asked: Asked<'a>) -> Self {
+        Self { asked, tally: Tally::default() }
     }
 
-    fn passes(&mut self, prepared: &Prepared, pod: &Pod, node: &NodeView<'_>) -> Answer {
-        let (answer, cost) = prepared.answer(self.own, pod, node, &self.counts);
+    fn answer(&mut self, node: &NodeView<'_>) -> Answer {
+        let (answer, cost) = self.asked.answer(node);
         self.tally.evaluations += 1;
         self.tally.cost += cost;
         self.tally.rejections += u64::from(matches!(answer, Answer::Rejects | Answer::Fails(_)));
         self.tally.errors += u64::from(matches!(answer, Answer::Fails(_) | Answer::Ignored(_)));
         answer
     }
+
+    fn status(&mut self, node: &NodeView<'_>) -> Status {
+        let answer = self.answer(node);
+        let (prepared, place) = (self.asked.prepared, self.asked.own.place);
+        match answer {
+            Answer::Passes | Answer::Ignored(_) => Status::success(),
+            Answer::Rejects => prepared.rejection(place, None),
+            Answer::Fails(error) => prepared.rejection(place, Some(&error)),
+        }
+    }
+
+    /// Adds the pass to the metrics.
+    fn count(&self) {
+        self.asked.prepared.series.filters[self.asked.own.place].count(&self.tally);
+    }
 }
 
 impl Prepared {
     /// Returns the verdict of all filters on a node.
     pub(crate) fn verdict(&self, pod: &Pod, node: &NodeView<'_>) -> Status {
-        let mut passes: Vec<_> =
-            self.filters.iter().map(|own| Pass::new(own, node.cluster())).collect();
-        self.first_rejection(pod, node, &mut passes)
+        let asked = self.asked_filters(Asking { pod, cluster: node.cluster() });
+        self.first_rejection(asked.map(|asked| Pass::new(asked).status(node)))
     }
 
-    fn first_rejection(&self, pod: &Pod, node: &NodeView<'_>, passes: &mut [Pass<'_>]) -> Status {
-        if let Some((place, error)) = self.failed.first() {
-            return self.rejection(*place, Some(error));
+    /// Returns the first of these verdicts of filters that is a rejection.
+    fn first_rejection(&self, mut statuses: impl Iterator<Item = Status>) -> Status {
+        match self.failed.first() {
+            Some((place, error)) => self.rejection(*place, Some(error)),
+            None => statuses.find(|own| !own.is_success()).unwrap_or_else(Status::success),
         }
-        for pass in passes {
-            let place = pass.own.place;
-            match pass.passes(self, pod, node) {
-                Answer::Passes | Answer::Ignored(_) => {}
-                Answer::Rejects => return self.rejection(place, None),
-                Answer::Fails(error) => return self.rejection(place, Some(&error)),
-            }
+    }
+
+    /// Counts what was evaluated for a whole pod.
+    fn count_pod(&self) {
+        let filters = self.filters.iter().map(|own| (own, &self.series.filters[own.place]));
+        let scores = self.scores.iter().map(|own| (own, &self.series.scores[own.place]));
+        for (own, series) in filters.chain(scores).filter(|(own, _)| own.cost() > 0) {
+            series.count(&Tally { cost: own.cost(), ..Tally::default() });
         }
-        Status::success()
     }
 }
 
 impl Filter for Rules {
     fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         let prepared = self.prepared(attempt);
-        let cluster = attempt.handle.cluster;
-        let mut passes: Vec<_> =
-            prepared.filters.iter().map(|own| Pass::new(own, cluster)).collect();
-        let status = prepared.first_rejection(attempt.pod, node, &mut passes);
-        self.count(&prepared, &passes);
-        status
+        let counted = |asked| {
+            let mut pass = Pass::new(asked);
+            let status = pass.status(node);
+            pass.count();
+            status
+        };
+        prepared.first_rejection(prepared.asked_filters(Asking::of(attempt)).map(counted))
     }
 
     fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         let prepared = self.prepared(attempt);
+        let cluster = attempt.handle.cluster;
         if !prepared.failed.is_empty() {
-            *nodes = NodeBits::with_len(attempt.handle.cluster.table_len());
+            *nodes = NodeBits::with_len(cluster.table_len());
             return Ok(());
         }
-        let cluster = attempt.handle.cluster;
-        let mut passes = Vec::new();
-        for own in &prepared.filters {
-            let mut pass = Pass::new(own, cluster);
+        for asked in prepared.asked_filters(Asking::of(attempt)) {
+            let mut pass = Pass::new(asked);
             nodes.retain(|node| {
-                let answer = pass.passes(&prepared, attempt.pod, &cluster.node(node));
-                matches!(answer, Answer::Passes | Answer::Ignored(_))
+                matches!(pass.answer(&cluster.node(node)), Answer::Passes | Answer::Ignored(_))
             });
-            passes.push(pass);
+            pass.count();
         }
-        self.count(&prepared, &passes);
         Ok(())
     }
 
@@ -277,12 +282,7 @@ impl Filter for Rules {
     }
 
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
-        let prepared = self.prepared(attempt);
-        let cluster = attempt.handle.cluster;
-        for (node, key) in keys.nodes.iter().zip(keys.values) {
-            let (rules, view) = (&prepared.rules.filters, cluster.node(*node));
-            *key = prepared.key(rules, &prepared.filters, attempt.pod, &view);
-        }
+        write_keys(self.prepared(attempt).asked_filters(Asking::of(attempt)), keys);
         Ok(())
     }
 
@@ -290,45 +290,34 @@ impl Filter for Rules {
         let prepared = self.prepared(attempt);
         let cluster = attempt.handle.cluster;
         let mut passes: Vec<_> =
-            prepared.filters.iter().map(|own| Pass::new(own, cluster)).collect();
+            prepared.asked_filters(Asking::of(attempt)).map(Pass::new).collect();
         for node in rejected.iter() {
             let view = cluster.node(node);
-            verdicts.record(node, prepared.first_rejection(attempt.pod, &view, &mut passes));
+            let statuses = passes.iter_mut().map(|pass| pass.status(&view));
+            verdicts.record(node, prepared.first_rejection(statuses));
         }
     }
 }
 
 impl Rules {
-    fn count(&self, prepared: &Prepared, passes: &[Pass<'_>]) {
-        let series = self.metrics.series_of(&prepared.rules);
-        for pass in passes.iter().filter(|pass| pass.tally.evaluations > 0) {
-            series.filters[pass.own.place].count(&pass.tally);
-        }
-    }
-
     /// Writes the score of each node.
     fn write_scores(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) {
         let prepared = self.prepared(attempt);
         let cluster = attempt.handle.cluster;
-        let rules = &prepared.rules.scores;
-        let series = self.metrics.series_of(&prepared.rules);
         let mut weights = 0;
         scores.values.fill(0);
-        for own in &prepared.scores {
-            let rule = &rules[own.place];
-            let Effect::Score { weight } = rule.effect else { continue };
+        for asked in prepared.asked_scores(Asking::of(attempt)) {
+            let Effect::Score { weight } = asked.rule.effect else { continue };
             weights += weight;
-            let counts = own.counts(cluster);
             let mut tally = Tally::default();
             for (node, score) in scores.nodes.iter().zip(&mut *scores.values) {
-                let view = cluster.node(*node);
-                let evaluated = prepared.evaluate(rule, own, attempt.pod, &view, &counts);
+                let evaluated = asked.evaluate(&cluster.node(*node));
                 tally.evaluations += 1;
                 tally.cost += evaluated.cost;
                 tally.errors += u64::from(evaluated.result.is_err());
                 *score += weight * evaluated.result.map_or(0, points);
             }
-            series.scores[own.place].count(&tally);
+            prepared.series.scores[asked.own.place].count(&tally);
         }
         if weights > 1 {
             scores.values.iter_mut().for_each(|score| *score /= weights);
@@ -385,16 +374,22 @@ impl Score for Rules {
         Ok(())
     }
 
+    fn explain(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Option<String> {
+        let prepared = self.prepared(attempt);
+        let text = |asked: Asked<'_>| match asked.evaluate(node).result {
+            Ok(verdict) => format!("{} {}", asked.rule.name, points(verdict)),
+            Err(error) => format!("{} 0: {error}", asked.rule.name),
+        };
+        let texts: Vec<_> = prepared.asked_scores(Asking::of(attempt)).map(text).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         let prepared = self.prepared(attempt);
         if !prepared.score_reading().domain {
             self.write_scores(attempt, keys);
-            return Ok(());
-        }
-        let cluster = attempt.handle.cluster;
-        for (node, key) in keys.nodes.iter().zip(keys.values) {
-            let (rules, view) = (&prepared.rules.scores, cluster.node(*node));
-            *key = prepared.key(rules, &prepared.scores, attempt.pod, &view);
+        } else {
+            write_keys(prepared.asked_scores(Asking::of(attempt)), keys);
         }
         Ok(())
     }

@@ -2,24 +2,27 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use cel::{BoundCall, EvalError, Evaluated, Verdict};
+use cel::{BoundCall, Compared, EvalError, Evaluated, FactRead, Verdict};
 use framework::{
-    Cluster, CycleState, Handle, NodeColumn, NodeView, Pod, PodCount, PodQuery, Status,
+    Attempt, Cluster, CycleState, Handle, NodeColumn, NodeView, PerNode, Pod, PodCount, PodQuery,
+    Status, Topology,
 };
 
 use crate::args::OnError;
-use crate::facts::{PODS_IN_DOMAIN, PODS_ON_NODE};
+use crate::facts::{NOW, PODS_IN_DOMAIN, PODS_ON_NODE};
+use crate::metrics::SeriesOfRules;
 use crate::reading::Reading;
 use crate::rule_set::{Effect, Rule, RuleSet};
 use crate::selector;
-use crate::subject::Subject;
+use crate::subject::{Column, Subject};
 
 /// The rules that apply to the pod of an attempt.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) rules: Arc<RuleSet>,
+    pub(crate) series: Arc<SeriesOfRules>,
     /// `now()`, in seconds since the epoch.
     pub(crate) now: i64,
     /// Maximum cost of one rule for one node.
@@ -51,7 +54,7 @@ enum Call {
         query: PodQuery,
         key: Arc<str>,
         /// The number of pods of each domain, by its index.
-        sums: Vec<i64>,
+        sums: OnceLock<Vec<i64>>,
     },
     Failed(String),
 }
@@ -59,7 +62,7 @@ enum Call {
 /// The answer to a question about placed pods, for each node.
 pub(crate) enum Count<'a> {
     OnNode(&'a PodQuery, Cow<'a, NodeColumn<PodCount>>),
-    InDomain { query: &'a PodQuery, key: &'a str, sums: &'a [i64] },
+    InDomain { query: &'a PodQuery, topology: Option<Topology<'a>>, key: &'a str, sums: &'a [i64] },
     Failed(&'a str),
 }
 
@@ -86,11 +89,10 @@ impl Prepared {
     }
 
     /// Evaluates what is the same for all nodes.
-    pub(crate) fn new(rules: Arc<RuleSet>, pod: &Pod, handle: &Handle<'_>) -> Self {
-        let now = now(&rules, handle);
-        let limit = limit(&rules, handle.cluster);
-        let subject =
-            Subject { rules: &rules, pod, cluster: handle.cluster, now, node: None, counts: &[] };
+    pub(crate) fn new(series: Arc<SeriesOfRules>, pod: &Pod, handle: &Handle<'_>) -> Self {
+        let rules = series.rules.clone();
+        let subject = of_pod(&rules, pod, handle);
+        let (now, limit) = (subject.now, limit(&rules, handle.cluster));
         let mut failed = Vec::new();
         let mut apply = |(place, rule): (usize, &Rule)| match rule.applies(&subject) {
             Ok(false) => None,
@@ -104,7 +106,7 @@ impl Prepared {
         };
         let filters = rules.filters.iter().enumerate().filter_map(&mut apply).collect();
         let scores = rules.scores.iter().enumerate().filter_map(&mut apply).collect();
-        Self { now, limit, filters, scores, failed, rules: rules.clone() }
+        Self { now, limit, filters, scores, failed, rules: rules.clone(), series }
     }
 
     /// Returns whether no filter has anything to say about the pod.
@@ -160,91 +162,28 @@ impl Prepared {
         self.domains_counting(|_| true)
     }
 
-    /// Returns the pods that the rules count.
-    pub(crate) fn queries(&self) -> Vec<PodQuery> {
-        let calls = self.filters.iter().chain(&self.scores).flat_map(|own| &own.calls);
-        calls.filter_map(Call::query).cloned().collect()
+    /// Returns the filters that apply, with what they need for the nodes of the cluster.
+    pub(crate) fn asked_filters<'a>(
+        &'a self,
+        asking: Asking<'a>,
+    ) -> impl Iterator<Item = Asked<'a>> {
+        self.filters.iter().map(move |own| self.asked(&self.rules.filters[own.place], own, asking))
     }
 
-    /// Returns the answer of a filter.
-    pub(crate) fn answer(
-        &self,
-        own: &Applying,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        counts: &[Count<'_>],
-    ) -> (Answer, u64) {
-        let rule = &self.rules.filters[own.place];
-        let Evaluated { result, cost } = self.evaluate(rule, own, pod, node, counts);
-        let answer = match (result, &rule.effect) {
-            (Ok(Verdict::Bool(true)), _) => Answer::Passes,
-            (Ok(_), _) => Answer::Rejects,
-            (Err(error), Effect::Filter { on_error: OnError::Ignore, .. }) => {
-                Answer::Ignored(error)
-            }
-            (Err(error), _) => Answer::Fails(error),
-        };
-        (answer, cost)
+    /// Returns the scores that apply, in the same way.
+    pub(crate) fn asked_scores<'a>(
+        &'a self,
+        asking: Asking<'a>,
+    ) -> impl Iterator<Item = Asked<'a>> {
+        self.scores.iter().map(move |own| self.asked(&self.rules.scores[own.place], own, asking))
     }
 
-    /// Returns the key of a node for these rules: nodes with equal keys have equal answers. A rule
-    /// that counts pods in a domain adds its domain and what else it reads; any other rule its
-    /// result.
-    pub(crate) fn key(
-        &self,
-        rules: &[Rule],
-        applying: &[Applying],
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> i64 {
-        let mut hasher = DefaultHasher::new();
-        for own in applying {
-            let rule = &rules[own.place];
-            let counts = own.counts(node.cluster());
-            if !rule.reading.domain {
-                let Evaluated { result, .. } = self.evaluate(rule, own, pod, node, &counts);
-                match result {
-                    Ok(verdict) => verdict.to_string().hash(&mut hasher),
-                    Err(error) => (false, error.to_string()).hash(&mut hasher),
-                }
-                continue;
-            }
-            for count in &counts {
-                count.hash_key(node, &mut hasher);
-            }
-            let subject = Subject {
-                rules: &self.rules,
-                pod,
-                cluster: node.cluster(),
-                now: self.now,
-                node: Some(*node),
-                counts: &counts,
-            };
-            for read in rule.expression.reads() {
-                subject.hash_read(read, &mut hasher);
-            }
-        }
-        hasher.finish().cast_signed()
-    }
-
-    /// Evaluates a rule for a node.
-    pub(crate) fn evaluate(
-        &self,
-        rule: &Rule,
-        own: &Applying,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        counts: &[Count<'_>],
-    ) -> Evaluated {
-        let subject = Subject {
-            rules: &self.rules,
-            pod,
-            cluster: node.cluster(),
-            now: self.now,
-            node: Some(*node),
-            counts,
-        };
-        rule.expression.evaluate(&subject, &own.values, self.limit)
+    fn asked<'a>(&'a self, rule: &'a Rule, own: &'a Applying, asking: Asking<'a>) -> Asked<'a> {
+        let Asking { pod, cluster } = asking;
+        let column = |read: &'a FactRead| Column::of(read, &self.rules, cluster);
+        let columns = rule.expression.reads().iter().map(column).collect();
+        let counts = own.calls.iter().map(|call| call.count(cluster)).collect();
+        Asked { prepared: self, rule, own, pod, cluster, columns, counts }
     }
 
     /// Returns the status of a node that a filter rejects.
@@ -266,6 +205,112 @@ impl Prepared {
     }
 }
 
+/// The pod and the cluster for which rules are asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) cluster: &'a Cluster,
+}
+
+impl<'a> Asking<'a> {
+    /// Returns those of an attempt.
+    pub(crate) fn of(attempt: &Attempt<'a>) -> Self {
+        Self { pod: attempt.pod, cluster: attempt.handle.cluster }
+    }
+}
+
+/// A rule that is asked about nodes.
+pub(crate) struct Asked<'a> {
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) rule: &'a Rule,
+    pub(crate) own: &'a Applying,
+    pod: &'a Pod,
+    cluster: &'a Cluster,
+    columns: Vec<Column<'a>>,
+    pub(crate) counts: Vec<Count<'a>>,
+}
+
+impl Asked<'_> {
+    /// Returns what the rule reads on a node.
+    pub(crate) fn subject<'s>(&'s self, node: &NodeView<'s>) -> Subject<'s> {
+        Subject {
+            rules: &self.prepared.rules,
+            pod: self.pod,
+            cluster: self.cluster,
+            now: self.prepared.now,
+            node: Some(*node),
+            counts: &self.counts,
+            columns: &self.columns,
+        }
+    }
+
+    /// Evaluates the rule for a node.
+    pub(crate) fn evaluate(&self, node: &NodeView<'_>) -> Evaluated {
+        let subject = self.subject(node);
+        self.rule.expression.evaluate(&subject, &self.own.values, self.prepared.limit)
+    }
+
+    /// Returns the answer of a filter, with its cost.
+    pub(crate) fn answer(&self, node: &NodeView<'_>) -> (Answer, u64) {
+        let Evaluated { result, cost } = self.evaluate(node);
+        let answer = match (result, &self.rule.effect) {
+            (Ok(Verdict::Bool(true)), _) => Answer::Passes,
+            (Ok(_), _) => Answer::Rejects,
+            (Err(error), Effect::Filter { on_error: OnError::Ignore, .. }) => {
+                Answer::Ignored(error)
+            }
+            (Err(error), _) => Answer::Fails(error),
+        };
+        (answer, cost)
+    }
+
+    /// Adds the key of a node: nodes with equal keys have equal answers. A rule that counts pods in
+    /// a domain adds its domain and what else it reads; any other rule its result.
+    pub(crate) fn hash_key(&self, node: &NodeView<'_>, hasher: &mut DefaultHasher) {
+        if !self.rule.reading.domain {
+            match self.evaluate(node).result {
+                Ok(verdict) => verdict.to_string().hash(hasher),
+                Err(error) => (false, error.to_string()).hash(hasher),
+            }
+            return;
+        }
+        for count in &self.counts {
+            count.hash_key(node, hasher);
+        }
+        let subject = self.subject(node);
+        for read in self.rule.expression.reads() {
+            subject.text(read).hash(hasher);
+        }
+    }
+}
+
+/// Writes the keys of nodes for these rules.
+pub(crate) fn write_keys<'a>(asked: impl Iterator<Item = Asked<'a>>, keys: PerNode<'_>) {
+    let asked: Vec<_> = asked.collect();
+    let Some(cluster) = asked.first().map(|own| own.cluster) else { return };
+    for (node, key) in keys.nodes.iter().zip(keys.values) {
+        let (view, mut hasher) = (cluster.node(*node), DefaultHasher::new());
+        asked.iter().for_each(|own| own.hash_key(&view, &mut hasher));
+        *key = hasher.finish().cast_signed();
+    }
+}
+
+/// Returns what rules read of a pod.
+fn of_pod<'a>(rules: &'a RuleSet, pod: &'a Pod, handle: &Handle<'a>) -> Subject<'a> {
+    let (cluster, now) = (handle.cluster, now(rules, handle));
+    Subject { rules, pod, cluster, now, node: None, counts: &[], columns: &[] }
+}
+
+/// Returns the pods that rules count.
+pub(crate) fn queries(rules: &RuleSet, pod: &Pod, handle: &Handle<'_>) -> Vec<PodQuery> {
+    let subject = of_pod(rules, pod, handle);
+    let counting = rules.rules().filter(|rule| rule.expression.calls().iter().any(|it| *it != NOW));
+    // A rule whose `match` fails asks nothing.
+    let applying = counting.filter(|rule| rule.applies(&subject) == Ok(true));
+    let calls = applying.flat_map(|rule| Applying::new(0, rule, &subject).calls);
+    calls.filter_map(|call| call.query().cloned()).collect()
+}
+
 impl Rule {
     /// Returns whether the rule applies to a pod.
     fn applies(&self, subject: &Subject<'_>) -> Result<bool, EvalError> {
@@ -284,19 +329,14 @@ impl Applying {
         Self { place, values, calls }
     }
 
+    /// Returns the texts with which the rule compares what it reads of nodes.
+    pub(crate) fn compared(&self, rule: &Rule) -> Vec<Compared> {
+        rule.expression.compared(&self.values)
+    }
+
     /// Returns the cost of the parts that are the same for all nodes.
     pub(crate) fn cost(&self) -> u64 {
         self.values.cost
-    }
-
-    /// Returns the answers to the questions of the rule.
-    pub(crate) fn counts<'a>(&'a self, cluster: &'a Cluster) -> Vec<Count<'a>> {
-        let count = |call: &'a Call| match call {
-            Call::OnNode(query) => Count::OnNode(query, cluster.matching_pods(query)),
-            Call::InDomain { query, key, sums } => Count::InDomain { query, key, sums },
-            Call::Failed(text) => Count::Failed(text),
-        };
-        self.calls.iter().map(count).collect()
     }
 }
 
@@ -318,10 +358,21 @@ impl Call {
             }
             (PODS_IN_DOMAIN, [key, selector, rest @ ..]) => {
                 let query = selector::query(selector, rest.first().copied(), own)?;
-                let sums = sums(subject.cluster, key, &query);
-                Ok(Self::InDomain { query, key: (*key).into(), sums })
+                Ok(Self::InDomain { query, key: (*key).into(), sums: OnceLock::new() })
             }
             _ => Err("the function is not known".to_owned()),
+        }
+    }
+
+    /// Returns the answer for each node.
+    fn count<'a>(&'a self, cluster: &'a Cluster) -> Count<'a> {
+        match self {
+            Self::OnNode(query) => Count::OnNode(query, cluster.matching_pods(query)),
+            Self::InDomain { query, key, sums } => {
+                let sums = sums.get_or_init(|| self::sums(cluster, key, query));
+                Count::InDomain { query, topology: cluster.topology(key), key, sums }
+            }
+            Self::Failed(text) => Count::Failed(text),
         }
     }
 
@@ -350,8 +401,7 @@ impl Count<'_> {
     fn hash_key(&self, node: &NodeView<'_>, hasher: &mut DefaultHasher) {
         match self {
             Self::OnNode(..) => self.at(node).hash(hasher),
-            Self::InDomain { key, .. } => {
-                let topology = node.cluster().topology(key);
+            Self::InDomain { topology, .. } => {
                 topology.and_then(|topology| topology.domain_of(node.ix())).hash(hasher);
             }
             Self::Failed(_) => {}
@@ -364,8 +414,7 @@ impl Count<'_> {
             Self::OnNode(query, column) => {
                 Ok(i64::from(column.get(node.ix()).live) + tried(query, node))
             }
-            Self::InDomain { query, key, sums } => {
-                let topology = node.cluster().topology(key);
+            Self::InDomain { query, topology, key, sums } => {
                 let domain = topology.and_then(|topology| topology.domain_of(node.ix()));
                 let domain = domain.ok_or_else(|| format!("the node has no label {key}"))?;
                 let sum = sums.get(domain.index()).copied().unwrap_or(0);

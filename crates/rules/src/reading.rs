@@ -1,9 +1,9 @@
 //! What a rule reads, and what follows from it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cel::{Expression, FactRead};
+use framework::ExtraFields;
 
 use crate::facts::{NOW, PODS_IN_DOMAIN, PODS_ON_NODE, SOURCES, Source};
 
@@ -95,13 +95,11 @@ impl Reading {
     }
 }
 
-/// The fields of pods and nodes that the scheduler keeps for rules.
+/// What is kept or fixed for rules when the scheduler starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Pointers to fields of pods.
-    pub pod: BTreeSet<Arc<str>>,
-    /// Pointers to fields of nodes.
-    pub node: BTreeSet<Arc<str>>,
+    /// The fields of pods and nodes that are kept.
+    pub fields: ExtraFields,
     /// Whether the name of the pod is read.
     pub pod_name: bool,
 }
@@ -110,30 +108,30 @@ impl Needs {
     /// Adds what an expression reads.
     pub(crate) fn add(&mut self, expression: &Expression) {
         for read in expression.reads() {
-            let (of_pod, pointer) = match SOURCES[read.fact] {
-                Source::PodField(pointer) | Source::PodMap(pointer) => (true, pointer),
-                Source::NodeField(pointer) | Source::NodeMap(pointer) => (false, pointer),
+            let (fields, pointer) = match SOURCES[read.fact] {
+                Source::PodField(pointer) | Source::PodMap(pointer) => {
+                    (&mut self.fields.pod, pointer)
+                }
+                Source::NodeField(pointer) | Source::NodeMap(pointer) => {
+                    (&mut self.fields.node, pointer)
+                }
                 Source::PodName => {
                     self.pod_name = true;
                     continue;
                 }
                 _ => continue,
             };
-            let kept = keyed(read).map_or_else(|| pointer.into(), |keyed| keyed.pointer);
-            if of_pod {
-                self.pod.insert(kept)
-            } else {
-                self.node.insert(kept)
-            };
+            fields.insert(keyed(read).map_or_else(|| pointer.into(), |keyed| keyed.pointer));
         }
     }
 
-    /// Returns the first of these needs that `kept` does not cover.
-    pub fn missing_in<'a>(&'a self, kept: &'a Self) -> Option<&'a str> {
-        let name = (self.pod_name && !kept.pod_name).then_some("/metadata/name of pods");
-        let pod = self.pod.iter().find(|own| !kept.pod.contains(*own));
-        let node = self.node.iter().find(|own| !kept.node.contains(*own));
-        name.or_else(|| pod.or(node).map(|own| &**own))
+    /// Returns the needs that `kept` does not cover, as a text; `None` if there is none.
+    pub fn missing_in(&self, kept: &Self) -> Option<String> {
+        if self.pod_name && !kept.pod_name {
+            return Some("/metadata/name of pods".to_owned());
+        }
+        let missing = self.fields.missing_in(&kept.fields);
+        (!missing.is_empty()).then_some(missing)
     }
 }
 

@@ -63,8 +63,8 @@ impl Reload for Reloads {
         let rules = RuleSet::compile(decoded(args)?)?;
         match rules.needs.missing_in(&self.started.needs) {
             None => Ok(()),
-            Some(field) => Err(format!(
-                "no rule read {field} when the scheduler started, so it is not kept: restart the scheduler"
+            Some(fields) => Err(format!(
+                "no rule read {fields} when the scheduler started, so that is not kept: restart the scheduler"
             )),
         }
     }

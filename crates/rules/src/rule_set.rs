@@ -67,7 +67,7 @@ impl RuleSet {
     /// # Errors
     /// All faults, each with the path of the field, and for an expression with line and column.
     pub fn compile(args: RulesArgs) -> Result<Self, String> {
-        let mut faults = Faults::default();
+        let mut faults = Faults { texts: Vec::new(), cost_limit: args.cost_limit };
         faults.check_limits(&args);
         let mut names = BTreeSet::new();
         let (mut filters, mut scores) = (Vec::new(), Vec::new());
@@ -119,6 +119,12 @@ impl RuleSet {
         })
     }
 
+    /// Returns the pointer to a key of a map of which the rest is not kept.
+    pub(crate) fn keyed_at(&self, fact: usize, key: &str) -> Option<&str> {
+        let keyed = self.keyed.iter().find(|own| own.fact == fact && *own.key == *key);
+        keyed.map(|keyed| &*keyed.pointer)
+    }
+
     /// Returns all rules.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.filters.iter().chain(&self.scores)
@@ -146,12 +152,14 @@ struct Texts<'a> {
 }
 
 /// The faults of the arguments.
-#[derive(Default)]
-struct Faults(Vec<String>);
+struct Faults {
+    texts: Vec<String>,
+    cost_limit: u64,
+}
 
 impl Faults {
     fn add(&mut self, path: &str, fault: &str) {
-        self.0.push(format!("{path}: {fault}"));
+        self.texts.push(format!("{path}: {fault}"));
     }
 
     fn check_limits(&mut self, args: &RulesArgs) {
@@ -187,9 +195,9 @@ impl Faults {
         };
         let applies_to = texts
             .applies_to
-            .map(|text| Expression::compile(text, &facts::MATCH, ResultType::Bool))
+            .map(|text| Expression::compile(text, &facts::MATCH, ResultType::Bool, self.cost_limit))
             .map(|compiled| self.compiled(&format!("{path}.match"), compiled));
-        let compiled = Expression::compile(texts.expression, &facts::RULE, result);
+        let compiled = Expression::compile(texts.expression, &facts::RULE, result, self.cost_limit);
         let expression = self.compiled(&format!("{path}.expression"), compiled)?;
         let applies_to = match applies_to {
             None => None,
@@ -209,6 +217,6 @@ impl Faults {
     }
 
     fn none(self) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err(self.0.join("\n")) }
+        if self.texts.is_empty() { Ok(()) } else { Err(self.texts.join("\n")) }
     }
 }

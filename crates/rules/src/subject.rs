@@ -1,18 +1,16 @@
 //! The values of facts for one pod and one node.
 
-use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-use cel::{FactRead, FactType, FactValue, Facts, ObjectType};
-use framework::{Cluster, NodeView, Pod, Resources, TolerationOperator};
+use cel::{FactRead, FactType, FactValue, Facts, Quantity};
+use framework::{
+    Cluster, NodeView, Pod, Resources, Time, Toleration, TolerationOperator, Topology,
+};
 use serde_json::Value;
 
 use crate::facts::{FACTS, NOW, SOURCES, Source};
 use crate::prepared::Count;
 use crate::rule_set::RuleSet;
-
-const NANOS_PER_UNIT: i128 = 1_000_000_000;
-const NANOS_PER_MILLI: i128 = 1_000_000;
 
 /// The pod and the node for which rules are evaluated.
 pub(crate) struct Subject<'a> {
@@ -25,6 +23,66 @@ pub(crate) struct Subject<'a> {
     pub(crate) node: Option<NodeView<'a>>,
     /// The answers of the calls of the rule.
     pub(crate) counts: &'a [Count<'a>],
+    /// What the rule reads, in the order of its reads.
+    pub(crate) columns: &'a [Column<'a>],
+}
+
+/// Where a value that a rule reads is found on each node.
+#[derive(Clone, Copy)]
+pub(crate) enum Column<'a> {
+    /// The label of nodes, if a node has it.
+    Label(Option<Topology<'a>>),
+    /// The amount of a resource.
+    Amount(Source, Resource<'a>),
+    /// A kept field of nodes, by its pointer.
+    Kept(&'a str, FactType),
+    /// The value is asked for.
+    Read(&'a FactRead),
+}
+
+/// A resource.
+#[derive(Clone, Copy)]
+pub(crate) enum Resource<'a> {
+    Cpu,
+    Memory,
+    Storage,
+    Pods,
+    Scalar(&'a str),
+}
+
+impl<'a> Column<'a> {
+    /// Finds what a rule reads.
+    pub(crate) fn of(read: &'a FactRead, rules: &'a RuleSet, cluster: &'a Cluster) -> Self {
+        let fact_type = FACTS[read.fact].fact_type;
+        match (SOURCES[read.fact], &read.key) {
+            (Source::NodeLabels, Some(key)) => Self::Label(cluster.topology(key)),
+            (source @ (Source::Allocatable | Source::Requested | Source::Free), Some(key)) => {
+                Self::Amount(source, Resource::named(key))
+            }
+            (Source::NodeField(pointer), None) if !matches!(fact_type, FactType::Objects(_)) => {
+                Self::Kept(pointer, fact_type)
+            }
+            (Source::NodeMap(_), Some(_)) => {
+                match read.key.as_ref().and_then(|key| rules.keyed_at(read.fact, key)) {
+                    Some(pointer) => Self::Kept(pointer, FactType::String),
+                    None => Self::Read(read),
+                }
+            }
+            _ => Self::Read(read),
+        }
+    }
+}
+
+impl<'a> Resource<'a> {
+    fn named(name: &'a str) -> Self {
+        match name {
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "ephemeral-storage" => Self::Storage,
+            "pods" => Self::Pods,
+            name => Self::Scalar(name),
+        }
+    }
 }
 
 impl Subject<'_> {
@@ -40,33 +98,29 @@ impl Subject<'_> {
     /// Returns a value of a map of texts that is kept.
     fn kept_entry(&self, fact: usize, key: &str) -> Option<&Value> {
         let source = SOURCES[fact];
-        let keyed = self.rules.keyed.iter().find(|own| own.fact == fact && *own.key == *key);
-        let single = keyed.and_then(|keyed| match source {
-            Source::PodMap(_) => self.pod.extra.get(&keyed.pointer),
-            _ => self.node?.extra(&keyed.pointer),
+        let single = self.rules.keyed_at(fact, key).and_then(|pointer| match source {
+            Source::PodMap(_) => self.pod.extra.get(pointer),
+            _ => self.node?.extra(pointer),
         });
         single.or_else(|| self.kept(source)?.get(key))
     }
 
-    fn amount(&self, source: Source, name: &str) -> FactValue<'_> {
-        if source == Source::Requests {
-            return requested(&self.pod.requests.fit, name);
-        }
+    fn amount(&self, source: Source, resource: Resource<'_>) -> FactValue<'_> {
         let Some(node) = &self.node else { return FactValue::Absent };
         let pick = |allocatable: i64, requested: i64| match source {
             Source::Allocatable => allocatable,
             Source::Requested => requested,
             _ => allocatable.saturating_sub(requested),
         };
-        match name {
-            "cpu" => milli(pick(node.allocatable().milli_cpu, node.requested().milli_cpu)),
-            "memory" => units(pick(node.allocatable().memory, node.requested().memory)),
-            "ephemeral-storage" => {
+        match resource {
+            Resource::Cpu => milli(pick(node.allocatable().milli_cpu, node.requested().milli_cpu)),
+            Resource::Memory => units(pick(node.allocatable().memory, node.requested().memory)),
+            Resource::Storage => {
                 let allocatable = node.allocatable().ephemeral_storage;
                 units(pick(allocatable, node.requested().ephemeral_storage))
             }
-            "pods" => units(pick(node.allowed_pods(), node.pod_count())),
-            name => {
+            Resource::Pods => units(pick(node.allowed_pods(), node.pod_count())),
+            Resource::Scalar(name) => {
                 let amount = node.scalar(name);
                 match amount.allocatable == 0 && amount.requested == 0 {
                     true => FactValue::Absent,
@@ -93,15 +147,50 @@ impl Subject<'_> {
 }
 
 impl Subject<'_> {
-    /// Adds the value that is read to a hash.
-    pub(crate) fn hash_read(&self, read: &FactRead, hasher: &mut DefaultHasher) {
-        let fact_type = FACTS[read.fact].fact_type;
-        let is_map = matches!(fact_type, FactType::Texts | FactType::Quantities);
-        match &read.key {
-            Some(key) => format!("{:?}", self.entry(read.fact, key)).hash(hasher),
-            None if is_map => format!("{:?}", self.entries(read.fact)).hash(hasher),
-            None => format!("{:?}", self.fact(read.fact)).hash(hasher),
+    /// Returns a text of the value that is read.
+    pub(crate) fn text(&self, read: &FactRead) -> String {
+        let value = match &read.key {
+            Some(key) => self.entry(read.fact, key),
+            None => self.fact(read.fact),
+        };
+        match value {
+            FactValue::Map => {
+                let entries = self.entries(read.fact).into_iter();
+                joined(entries.map(|(key, value)| format!("{key}: {}", text_of(value))), "{", "}")
+            }
+            FactValue::List { len, object } => {
+                let part = |index, field| text_of(self.element(read.fact, index, field));
+                let element = |index| match object {
+                    None => part(index, 0),
+                    Some(object) => {
+                        let names = object.fields.iter().map(|(name, _)| name).enumerate();
+                        let field = |(place, name)| format!("{name}: {}", part(index, place));
+                        joined(names.map(field), "{", "}")
+                    }
+                };
+                joined((0..len).map(element), "[", "]")
+            }
+            value => text_of(value),
         }
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>, open: &str, close: &str) -> String {
+    format!("{open}{}{close}", texts.collect::<Vec<_>>().join(", "))
+}
+
+/// Returns a text of a value without parts.
+fn text_of(value: FactValue<'_>) -> String {
+    match value {
+        FactValue::Absent => "absent".to_owned(),
+        FactValue::Bool(value) => value.to_string(),
+        FactValue::Int(value) => value.to_string(),
+        FactValue::Text(text) => format!("{text:?}"),
+        FactValue::Seconds(seconds) => Time::from_secs(seconds).to_string(),
+        // In units, or in thousandths if it is no whole number of them.
+        FactValue::Quantity(Quantity { units, nanos: 0, .. }) => units.to_string(),
+        FactValue::Quantity(quantity) => format!("{}m", quantity.total_nanos() / 1_000_000),
+        FactValue::Map | FactValue::List { .. } => "…".to_owned(),
     }
 }
 
@@ -118,18 +207,39 @@ impl Facts for Subject<'_> {
             }
             (Source::PodPriority, _) => FactValue::Int(self.pod.spec.priority.into()),
             (Source::PodSchedulerName, _) => FactValue::Text(&self.pod.spec.scheduler_name),
-            (Source::PodTolerations, _) => tolerations(self.pod),
+            (Source::PodTolerations, _) => list(fact, self.pod.spec.tolerations.len()),
             (Source::NodeName, Some(node)) => FactValue::Text(node.name()),
-            (Source::NodeTaints, Some(node)) => taints(node),
+            (Source::NodeTaints, Some(node)) => list(fact, node.taints().len()),
             (Source::NodeUnschedulable, Some(node)) => FactValue::Bool(node.is_unschedulable()),
-            (Source::NodeFeatures, Some(node)) => {
-                let features = node.declared_features().iter();
-                FactValue::List(features.map(|feature| FactValue::Text(feature)).collect())
-            }
-            (source, _) => match self.kept(source) {
-                Some(json) => from_json(json, FACTS[fact].fact_type),
-                None => default(FACTS[fact].fact_type),
+            (Source::NodeFeatures, Some(node)) => list(fact, node.declared_features().len()),
+            (source, _) => match (self.kept(source), FACTS[fact].fact_type) {
+                (Some(Value::Array(values)), FactType::Objects(_)) => list(fact, values.len()),
+                (Some(json), fact_type) => from_json(json, fact_type),
+                (None, fact_type) => default(fact_type),
             },
+        }
+    }
+
+    fn element(&self, fact: usize, index: usize, field: usize) -> FactValue<'_> {
+        match (SOURCES[fact], &self.node) {
+            (Source::NodeTaints, Some(node)) => {
+                let taint = &node.taints()[index];
+                FactValue::Text([&*taint.key, &*taint.value, taint.effect.as_str()][field])
+            }
+            (Source::NodeFeatures, Some(node)) => FactValue::Text(&node.declared_features()[index]),
+            (Source::PodTolerations, _) => {
+                let own = &self.pod.spec.tolerations[index];
+                let effect = own.effect.as_ref().map_or("", |effect| effect.as_str());
+                FactValue::Text([&*own.key, operator(own), &*own.value, effect][field])
+            }
+            (source, _) => {
+                let FactType::Objects(object) = FACTS[fact].fact_type else {
+                    return FactValue::Absent;
+                };
+                let (name, fact_type) = object.fields[field];
+                let value = self.kept(source).and_then(|list| list.get(index)?.get(name));
+                value.map_or_else(|| default(fact_type), |json| from_json(json, fact_type))
+            }
         }
     }
 
@@ -140,9 +250,9 @@ impl Facts for Subject<'_> {
                 optional(self.cluster.namespace_labels(&self.pod.key.namespace).get(key))
             }
             Source::NodeLabels => optional(self.node.and_then(|node| node.label(key))),
-            source
-            @ (Source::Requests | Source::Allocatable | Source::Requested | Source::Free) => {
-                self.amount(source, key)
+            Source::Requests => requested(&self.pod.requests.fit, key),
+            source @ (Source::Allocatable | Source::Requested | Source::Free) => {
+                self.amount(source, Resource::named(key))
             }
             _ => match self.kept_entry(fact, key) {
                 Some(json) => match FACTS[fact].fact_type {
@@ -151,6 +261,26 @@ impl Facts for Subject<'_> {
                 },
                 None => FactValue::Absent,
             },
+        }
+    }
+
+    fn read(&self, place: usize) -> FactValue<'_> {
+        match (self.columns[place], &self.node) {
+            (Column::Label(topology), Some(node)) => {
+                let topology = topology.as_ref();
+                let domain = topology.and_then(|own| Some(own.value(own.domain_of(node.ix())?)));
+                optional(domain.map(|value| &**value))
+            }
+            (Column::Amount(source, resource), _) => self.amount(source, resource),
+            (Column::Kept(pointer, fact_type), Some(node)) => match node.extra(pointer) {
+                Some(json) => from_json(json, fact_type),
+                None => default(fact_type),
+            },
+            (Column::Read(read), _) => match &read.key {
+                Some(key) => self.entry(read.fact, key),
+                None => self.fact(read.fact),
+            },
+            _ => FactValue::Absent,
         }
     }
 
@@ -173,7 +303,7 @@ impl Facts for Subject<'_> {
             Source::Requests | Source::Allocatable | Source::Requested | Source::Free => {
                 let names = self.resource_names(source).into_iter();
                 let entry = |name: Arc<str>| {
-                    let value = self.amount(source, &name);
+                    let value = self.entry(fact, &name);
                     (name, value)
                 };
                 names.map(entry).filter(|(_, value)| !matches!(value, FactValue::Absent)).collect()
@@ -227,50 +357,38 @@ fn requested(requests: &Resources, name: &str) -> FactValue<'static> {
 }
 
 fn milli(amount: i64) -> FactValue<'static> {
-    let nanos = i128::from(amount) * NANOS_PER_MILLI;
-    FactValue::Quantity { nanos, is_whole: amount % 1000 == 0 }
+    FactValue::Quantity(Quantity::of_millis(amount))
 }
 
 fn units(amount: i64) -> FactValue<'static> {
-    FactValue::Quantity { nanos: i128::from(amount) * NANOS_PER_UNIT, is_whole: true }
+    FactValue::Quantity(Quantity::of_units(amount))
 }
 
-fn taints<'a>(node: &NodeView<'a>) -> FactValue<'a> {
-    let taint = |taint: &'a framework::Taint| {
-        FactValue::Object(vec![
-            ("key", FactValue::Text(&taint.key)),
-            ("value", FactValue::Text(&taint.value)),
-            ("effect", FactValue::Text(taint.effect.as_str())),
-        ])
+/// Returns the list that a fact is.
+fn list(fact: usize, len: usize) -> FactValue<'static> {
+    let object = match FACTS[fact].fact_type {
+        FactType::Objects(object) => Some(object),
+        _ => None,
     };
-    FactValue::List(node.taints().iter().map(taint).collect())
+    FactValue::List { len, object }
 }
 
-fn tolerations(pod: &Pod) -> FactValue<'_> {
-    fn toleration(own: &framework::Toleration) -> FactValue<'_> {
-        let operator = match &own.operator {
-            TolerationOperator::Equal => "Equal",
-            TolerationOperator::Exists => "Exists",
-            TolerationOperator::Lt => "Lt",
-            TolerationOperator::Gt => "Gt",
-            TolerationOperator::Other(_) => "",
-        };
-        let effect = own.effect.as_ref().map_or("", |effect| effect.as_str());
-        FactValue::Object(vec![
-            ("key", FactValue::Text(&own.key)),
-            ("operator", FactValue::Text(operator)),
-            ("value", FactValue::Text(&own.value)),
-            ("effect", FactValue::Text(effect)),
-        ])
+fn operator(toleration: &Toleration) -> &'static str {
+    match &toleration.operator {
+        TolerationOperator::Equal => "Equal",
+        TolerationOperator::Exists => "Exists",
+        TolerationOperator::Lt => "Lt",
+        TolerationOperator::Gt => "Gt",
+        TolerationOperator::Other(_) => "",
     }
-    FactValue::List(pod.spec.tolerations.iter().map(toleration).collect())
 }
 
 /// Returns the value of a field that an object does not have.
 fn default(fact_type: FactType) -> FactValue<'static> {
     match fact_type {
         FactType::Bool => FactValue::Bool(false),
-        FactType::Strings | FactType::Objects(_) => FactValue::List(Vec::new()),
+        FactType::Strings => FactValue::List { len: 0, object: None },
+        FactType::Objects(object) => FactValue::List { len: 0, object: Some(object) },
         FactType::Texts | FactType::Quantities => FactValue::Map,
         FactType::Int | FactType::String | FactType::Timestamp | FactType::Quantity => {
             FactValue::Absent
@@ -278,99 +396,21 @@ fn default(fact_type: FactType) -> FactValue<'static> {
     }
 }
 
-/// Returns the value of a kept field. A field of another type counts as absent.
+/// Returns the value of a kept field that is no list. A field of another type counts as absent.
 fn from_json(json: &Value, fact_type: FactType) -> FactValue<'_> {
     let value = match fact_type {
         FactType::Bool => json.as_bool().map(FactValue::Bool),
         FactType::Int => json.as_i64().map(FactValue::Int),
         FactType::String => json.as_str().map(FactValue::Text),
-        FactType::Timestamp => json.as_str().and_then(seconds).map(FactValue::Seconds),
+        FactType::Timestamp => json.as_i64().map(FactValue::Seconds),
         FactType::Quantity => json.as_str().and_then(quantity),
-        FactType::Strings => json.as_array().map(|values| {
-            FactValue::List(values.iter().filter_map(Value::as_str).map(FactValue::Text).collect())
-        }),
-        FactType::Objects(object) => json.as_array().map(|values| {
-            FactValue::List(values.iter().map(|value| object_from_json(value, object)).collect())
-        }),
+        FactType::Strings | FactType::Objects(_) => None,
         FactType::Texts | FactType::Quantities => Some(FactValue::Map),
     };
     value.unwrap_or_else(|| default(fact_type))
 }
 
-fn object_from_json<'a>(json: &'a Value, object: &ObjectType) -> FactValue<'a> {
-    let field = |(name, fact_type): &(&'static str, FactType)| {
-        let value = match json.get(name) {
-            Some(value) => from_json(value, *fact_type),
-            None => default(*fact_type),
-        };
-        (*name, value)
-    };
-    FactValue::Object(object.fields.iter().map(field).collect())
-}
-
 fn quantity(text: &str) -> Option<FactValue<'static>> {
     let parsed: framework::Quantity = text.parse().ok()?;
-    Some(FactValue::Quantity { nanos: parsed.nanos(), is_whole: parsed.as_int64().is_some() })
-}
-
-/// Parses a time of RFC 3339. Times of the API server have one form, which is read here; others are
-/// left to the parser of all forms.
-fn seconds(text: &str) -> Option<i64> {
-    match in_utc(text.as_bytes()) {
-        Some(seconds) => Some(seconds),
-        None => {
-            let time = framework::Time::parse_rfc3339(text).ok()?;
-            Some(time.as_nanos().div_euclid(1_000_000_000))
-        }
-    }
-}
-
-/// Parses `2026-11-29T21:38:00Z`.
-fn in_utc(text: &[u8]) -> Option<i64> {
-    let text: &[u8; 20] = text.try_into().ok()?;
-    let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];
-    if separators.iter().any(|(place, byte)| text[*place] != *byte) {
-        return None;
-    }
-    let number = |from: usize, to: usize| {
-        text[from..to].iter().try_fold(0_i64, |number, byte| {
-            byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0'))
-        })
-    };
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1..=12).contains(&month)
-        || !(1..=28).contains(&day)
-        || hour > 23
-        || minute > 59
-        || second > 59
-    {
-        return None;
-    }
-    // Days since the epoch: years begin in March, so that the leap day is the last of a year.
-    let year = if month > 2 { year } else { year - 1 };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn both_parsers_of_times_agree(secs in -62_000_000_000_i64..253_000_000_000) {
-            let secs = secs.clamp(-9_000_000_000, 9_000_000_000);
-            let text = framework::Time::from_secs(secs).to_string();
-            prop_assert_eq!(seconds(&text), Some(secs));
-            if let Some(read) = in_utc(text.as_bytes()) {
-                prop_assert_eq!(read, secs);
-            }
-        }
-    }
+    Quantity::of_nanos(parsed.nanos(), parsed.as_int64().is_some()).map(FactValue::Quantity)
 }

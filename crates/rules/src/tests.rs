@@ -1,6 +1,6 @@
 //! Rules against small clusters.
 
-use framework::PluginArgs;
+use framework::{PluginArgs, Remedy};
 use serde_json::{Value, json};
 use testkit::{Harness, node, pod};
 
@@ -199,6 +199,89 @@ fn explanations_have_the_values_that_rules_read() {
             ("rule apart is true on the node a: 0 pods are counted", 1),
         ]
     );
+    let label =
+        |value: Option<&str>| Remedy::Label { key: "tier".into(), value: value.map(Into::into) };
+    assert_eq!(details[0].remedies, [label(Some("gold")), label(Some("true")), label(None)]);
+    assert!(details[3..].iter().all(|own| own.remedies.is_empty()));
+}
+
+#[test]
+fn explanations_have_the_value_of_each_score() {
+    let args = json!({"scores": [
+        {"name": "cheap", "expression": r#"100 - int(node.metadata.labels["price"])"#},
+        {"name": "big", "expression": r#"usage.allocatable["cpu"].asInteger() * 10"#}
+    ]});
+    let plugin = plugin(&PluginArgs::new(args.clone())).unwrap();
+    let harness = harness(args)
+        .node(node("a").label("price", "30").allocatable("cpu", "64").build())
+        .node(node("b").allocatable("cpu", "2").build());
+    let (p, handle) = (pod("p").build(), harness.handle());
+    let state = framework::CycleState::new();
+    let attempt = framework::Attempt::new(&state, &p, &handle);
+    let text = |name: &str| {
+        let node = handle.cluster.node_named(name).unwrap();
+        plugin.score.as_ref().unwrap().explain(&attempt, &handle.cluster.node(node))
+    };
+    assert_eq!(text("a").as_deref(), Some("cheap 70, big 100"));
+    assert_eq!(text("b").as_deref(), Some("cheap 0: no such key: price, big 20"));
+}
+
+#[test]
+fn rules_that_are_too_dear_for_usual_objects_are_refused() {
+    let labels = "node.metadata.labels";
+    let thrice = format!("{labels}.all(k, {labels}.all(l, {labels}.all(m, k != m)))");
+    for (expression, column) in [(&*thrice, 25), ("true && lists.range(100000).all(i, i >= 0)", 20)]
+    {
+        let error = error(filter(expression));
+        let at = format!("filters[0].expression: ERROR: <input>:1:{column}: costs up to ");
+        assert!(error.starts_with(&at) && error.contains("the limit is 10000"), "{error}");
+    }
+    for expression in [
+        "node.spec.taints.all(t, pod.spec.tolerations.exists(u, u.key == t.key && u.value == t.value))",
+        r#"node.status.conditions.exists(c, c.type.startsWith("Kernel") && c.status == "True")"#,
+        r#"node.metadata.labels.exists(k, k.matches("^example.com/[a-z]+$"))"#,
+        r#"node.metadata.annotations[?"zones"].orValue("").split(",").exists(z, z == "a")"#,
+    ] {
+        assert!(plugin(&PluginArgs::new(filter(expression))).is_ok(), "{expression}");
+    }
+    let mut args = filter(r#"node.spec.taints.all(t, t.key != "a")"#);
+    args["costLimit"] = json!(50);
+    assert!(error(args).contains("the limit is 50"));
+}
+
+/// What these expressions are depends on no form of evaluation.
+#[test]
+fn loops_and_arithmetic_have_their_values() {
+    let expressions = [
+        r#"node.spec.taints.exists(t, t.key == "k" && t.effect == "NoSchedule")"#,
+        r#"!node.spec.taints.all(t, t.value == "other")"#,
+        r#"node.spec.taints.all(t, pod.spec.tolerations.exists(u, u.key == t.key))"#,
+        r#"size(node.spec.taints) == 1 && !("x" in node.metadata.labels)"#,
+        r#"node.metadata.labels[?"a"].hasValue() && !node.metadata.labels[?"x"].hasValue()"#,
+        r#"node.metadata.labels["a"] in ["c", "b"] && node.metadata.labels["a"].matches("^b$")"#,
+        r#"usage.free["cpu"].asInteger() / 2 == 1 && usage.free["cpu"].sign() == 1"#,
+        r#"usage.free["cpu"].sub(quantity("3500m")).asApproximateFloat() == -0.5"#,
+        r#"usage.free["cpu"].compareTo(quantity("3001m")) == -1"#,
+        r#"(now() - timestamp(node.metadata.labels["at"])).getHours() == 2"#,
+        r#"double(3) > 2.5 && -usage.free["cpu"].asInteger() == -3"#,
+    ];
+    for expression in expressions {
+        let harness = harness(filter(expression))
+            .at(framework::Time::from_secs(7_200))
+            .node(
+                node("n")
+                    .label("a", "b")
+                    .label("at", "1970-01-01T00:00:00Z")
+                    .taint("k", "v", "NoSchedule")
+                    .allocatable("cpu", "4")
+                    .build(),
+            )
+            .pod(pod("there").cpu("1").on("n").build());
+        let tolerant = json!({"metadata": {"name": "p", "namespace": "default"},
+            "spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}});
+        let run = harness.run(&harness.pod_from_json(&tolerant));
+        assert_eq!(run.feasible(), ["n"], "{expression}: {run}");
+    }
 }
 
 #[test]

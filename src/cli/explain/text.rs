@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use explain::{
-    Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
-    PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, QuotaResource, QuotasAnswer,
-    Rejection, Suggestion,
+    Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PluginScore, PodAnswer,
+    PodFacts, PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, QuotaResource,
+    QuotasAnswer, Rejection, Suggestion,
 };
 use framework::Quantity;
 
@@ -75,7 +75,7 @@ pub(super) fn pod(answer: &PodAnswer, layout: Layout) -> String {
         };
         push(&mut out, &format!("\n{verdict} (now)"));
         for score in &check.scores {
-            push(&mut out, &format!("  {} {}", score.plugin, score.weighted));
+            push(&mut out, &format!("  {} {}{}", score.plugin, score.weighted, parts(score)));
         }
     }
     let fits_nowhere = |now: &Now| now.feasible == 0 && now.preemption.is_none();
@@ -96,6 +96,11 @@ pub(super) fn pod(answer: &PodAnswer, layout: Layout) -> String {
     out += &waiting(&answer.facts, layout.wide);
     out += &history(&answer.facts.history, layout);
     out + &notes(&answer.notes)
+}
+
+/// Returns what a score consists of, in brackets.
+fn parts(score: &PluginScore) -> String {
+    score.parts.as_ref().map(|parts| format!(" ({parts})")).unwrap_or_default()
 }
 
 /// Adds a line. Control characters are removed, so that no name can move the cursor; tables escape
@@ -169,7 +174,7 @@ fn now_text(now: &Now, is_placed: bool, layout: Layout) -> String {
         for best in &now.best {
             let scores = best.scores.iter().map(|own| match (wide, own.raw) {
                 (true, Some(raw)) => format!("{} {} (raw {raw})", own.plugin, own.weighted),
-                _ => format!("{} {}", own.plugin, own.weighted),
+                _ => format!("{} {}{}", own.plugin, own.weighted, parts(own)),
             });
             let total = best.total.map(|total| total.to_string()).unwrap_or_default();
             table.row([best.node.clone(), total, scores.collect::<Vec<_>>().join(", ")]);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use foldhash::HashMap;
 use framework::{NodeBits, NodeIx, PluginName, Verdicts};
 
 /// The scores of one plugin.
@@ -13,6 +14,8 @@ pub struct NodeScores {
     pub raw: Option<Vec<(NodeIx, i64)>>,
     /// Normalised and weighted.
     pub weighted: Vec<(NodeIx, i64)>,
+    /// What the scores consist of, for plugins that say so.
+    pub parts: HashMap<NodeIx, String>,
 }
 
 /// The details of a decision that an explanation shows.

@@ -13,7 +13,7 @@ use super::scored::Scored;
 use super::scorer::Scorer;
 use super::settings::Form;
 use super::subject::Subject;
-use crate::plugin_call::call_plugin;
+use crate::plugin_call::{call_beside, call_plugin};
 use crate::ports::Point;
 use crate::profile::{MAX_NODE_SCORE, Named};
 
@@ -146,7 +146,14 @@ pub(crate) fn score_by(
     if let Some(report) = report {
         let weighted = scores.iter().map(|score| score * plugin.weight);
         let weighted = nodes.iter().copied().zip(weighted).collect();
-        report.push(NodeScores { plugin: plugin.name.clone(), raw, weighted });
+        let handle = subject.handle();
+        let attempt = Attempt::new(&subject.state, subject.pod, &handle);
+        let own = call_beside("Explain", &plugin.name, subject.cx.probe, || {
+            let text = |node| plugin.plugin.explain(&attempt, &handle.cluster.node(node));
+            nodes.iter().filter_map(|node| Some((*node, text(*node)?))).collect()
+        });
+        let parts = own.unwrap_or_default();
+        report.push(NodeScores { plugin: plugin.name.clone(), raw, weighted, parts });
     }
     Ok(())
 }

@@ -76,8 +76,10 @@ fn details_are_about_the_nodes_that_the_plugin_rejected() {
         fake(name).filter(move |_, other| if **other.name() == *node { no("no") } else { yes() })
     };
     for last in ["c", "d"] {
-        let why =
-            |rejected: &NodeBits| vec![Detail { text: "why".to_owned(), nodes: rejected.clone() }];
+        let why = |rejected: &NodeBits| {
+            let (text, nodes) = ("why".to_owned(), rejected.clone());
+            vec![Detail { text, nodes, remedies: Vec::new() }]
+        };
         let mut world = world([
             rejecting("First", "a").details(why),
             rejecting("Broken", "b").details(|_| panic!("no details")),

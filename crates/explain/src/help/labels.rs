@@ -27,12 +27,17 @@ const FACTS: [&str; 9] = [
 /// The change of one label: a value, or `None` if the label has to go.
 pub(super) type LabelChange = (Arc<str>, Option<String>);
 
+/// Whether a label says what a node is.
+pub(super) fn is_fact(key: &str) -> bool {
+    FACTS.contains(&key)
+}
+
 pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let cluster = lab.cluster();
     let mut changed = Vec::new();
     for node in findings.rejected_only_by(&[AFFINITY], cluster).iter() {
         let Some(changes) = missing(&findings.pod, &cluster.node(node).labels()) else { continue };
-        if !changes.is_empty() && !changes.iter().any(|(key, _)| FACTS.contains(&&**key)) {
+        if !changes.is_empty() && !changes.iter().any(|(key, _)| is_fact(key)) {
             changed.push((node, changes));
         }
     }

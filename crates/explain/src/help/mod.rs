@@ -10,6 +10,7 @@ mod labels;
 mod pod_group;
 mod pools;
 mod priority;
+mod remedies;
 mod resources;
 mod spread;
 mod storage;
@@ -242,6 +243,7 @@ fn all_proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
         resources::proposals(lab, findings),
         taints::proposals(lab, findings),
         labels::proposals(lab, findings),
+        remedies::proposals(lab, findings),
         affinity::proposals(lab, findings),
         spread::proposals(lab, findings),
         storage::proposals(lab, findings),

@@ -109,6 +109,17 @@ fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]
     vec![toleration, Proposal::of_node("taint", extent, removal, without).command(command)]
 }
 
+/// Proposes a node without the taints of a key.
+pub(super) fn without_key(lab: &Lab<'_>, node: NodeIx, key: &str) -> Proposal {
+    let without = with_node(lab, node, |node| {
+        node.taints = node.taints.iter().filter(|taint| &*taint.key != key).cloned().collect();
+    });
+    let name = without.name.clone();
+    let text = format!("remove the taint {key} of node {name}");
+    let command = format!("kubectl taint node {name} {key}-");
+    Proposal::of_node("taint", 0.1, text, without).command(command)
+}
+
 /// Whether the node has devices that the pod does not request, such as GPUs. Its taints keep room
 /// for pods that do.
 fn is_reserved(cluster: &Cluster, node: NodeIx, pod: &Pod) -> bool {

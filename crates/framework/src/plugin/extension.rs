@@ -302,6 +302,11 @@ pub trait Score: Send + Sync {
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         self.score_set(attempt, keys)
     }
+
+    /// Returns what the score of a node consists of, as a text. Only explanations ask for it.
+    fn explain(&self, _attempt: &Attempt<'_>, _node: &NodeView<'_>) -> Option<String> {
+        None
+    }
 }
 
 /// Scales the scores of one plugin to 0 to 100.

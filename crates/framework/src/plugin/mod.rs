@@ -63,4 +63,4 @@ pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry,
 pub use self::scope::{Dependence, FilterScope, NodeTier, PodPart, ScoreScope};
 pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
-pub use self::verdicts::{Detail, VerdictId, Verdicts};
+pub use self::verdicts::{Detail, Remedy, VerdictId, Verdicts};

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use foldhash::HashMap;
 
@@ -18,6 +19,23 @@ pub struct Detail {
     pub text: String,
     /// The nodes for which it is true.
     pub nodes: NodeBits,
+    /// Changes after each of which the plugin may accept these nodes. An explanation proposes
+    /// those that help.
+    pub remedies: Vec<Remedy>,
+}
+
+/// A change of a node after which a plugin may accept it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Remedy {
+    /// The label has this value; `None` if it is removed.
+    Label {
+        /// The key.
+        key: Arc<str>,
+        /// The value.
+        value: Option<Arc<str>>,
+    },
+    /// The taints with this key are removed.
+    NoTaint(Arc<str>),
 }
 
 /// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table

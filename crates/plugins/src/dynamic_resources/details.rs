@@ -29,7 +29,8 @@ pub(super) fn of_rejected(
         }
     }
     trials.end();
-    by_text.into_iter().map(|(text, nodes)| Detail { text, nodes }).collect()
+    let detail = |(text, nodes)| Detail { text, nodes, remedies: Vec::new() };
+    by_text.into_iter().map(detail).collect()
 }
 
 fn missing_resource(search: &Search, node: &NodeView<'_>) -> Option<String> {

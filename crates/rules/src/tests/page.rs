@@ -65,6 +65,10 @@ fn age_and_price() {
     let nodes = [("a", labelled("example.com/price", "30")), ("b", json!({}))];
     let run = cluster("cheap", &nodes).run(&pod("p").build());
     assert_eq!([run.scores["a"], run.scores["b"]], [70, 0]);
+
+    let nodes = [("a", created("2026-11-26T11:00:00Z")), ("b", created("2026-11-29T11:00:00Z"))];
+    let run = cluster("established", &nodes).run(&pod("p").build());
+    assert_eq!([run.scores["a"], run.scores["b"]], [3, 0]);
 }
 
 #[test]
@@ -78,10 +82,16 @@ fn counts_of_pods() {
     assert_eq!(incoming(&harness, labelled_pod("app", "web")), ["c"]);
     assert_eq!(incoming(&harness, json!({})), ["a", "b", "c"]);
 
-    let harness = cluster("one-backup", &[("a", json!({})), ("b", json!({}))])
-        .pod(pod("there").namespace("other").label("job", "backup").on("a").build());
-    assert_eq!(incoming(&harness, labelled_pod("job", "backup")), ["b"]);
-    assert_eq!(incoming(&harness, json!({})), ["a", "b"]);
+    let harness = cluster("max-per-node", &[("a", json!({})), ("b", json!({}))])
+        .pod(pod("1").label("app", "web").on("a").build())
+        .pod(pod("2").label("app", "web").on("a").build());
+    let asks = |most: &str| {
+        json!({"metadata": {"labels": {"app": "web"},
+            "annotations": {"example.com/max-per-node": most}}})
+    };
+    assert_eq!(incoming(&harness, asks("2")), ["b"]);
+    assert_eq!(incoming(&harness, asks("3")), ["a", "b"]);
+    assert_eq!(incoming(&harness, labelled_pod("app", "web")), ["a", "b"]);
 }
 
 #[test]
@@ -103,7 +113,7 @@ fn resources() {
 }
 
 #[test]
-fn tenants_and_networks() {
+fn tenants_and_the_control_plane() {
     let namespace =
         StorageObject::new(EventResource::Namespace, "default", json!({})).label("tenant", "a");
     let nodes = [("a", labelled("tenant", "a")), ("b", labelled("tenant", "b")), ("c", json!({}))];
@@ -111,10 +121,11 @@ fn tenants_and_networks() {
     assert_eq!(incoming(&harness, json!({})), ["a"]);
     assert_eq!(incoming(&harness, json!({"metadata": {"namespace": "free"}})), ["c"]);
 
-    let nodes = [("in", labelled("example.com/ingress", "")), ("other", json!({}))];
-    let harness = cluster("host-network", &nodes);
-    assert_eq!(incoming(&harness, json!({"spec": {"hostNetwork": true}})), ["in"]);
-    assert_eq!(incoming(&harness, json!({})), ["in", "other"]);
+    let control = labelled("node-role.kubernetes.io/control-plane", "");
+    let harness = cluster("control-plane", &[("control", control), ("other", json!({}))]);
+    assert_eq!(incoming(&harness, json!({})), ["other"]);
+    let system = json!({"metadata": {"namespace": "kube-system"}});
+    assert_eq!(incoming(&harness, system), ["control", "other"]);
 }
 
 #[test]
@@ -136,16 +147,4 @@ fn states_of_nodes() {
     let deadlock = |status: &str| json!({"status": {"conditions": [{"type": "KernelDeadlock", "status": status}]}});
     let nodes = [("fine", deadlock("False")), ("hung", deadlock("True")), ("new", json!({}))];
     assert_eq!(incoming(&cluster("no-problems", &nodes), json!({})), ["fine", "new"]);
-}
-
-#[test]
-fn times_of_day() {
-    let job = json!({"metadata": {"ownerReferences": [{"kind": "Job", "name": "j"}]}});
-    let nodes = [("batch", json!({})), ("desk", labelled("pool", "interactive"))];
-    let day = cluster("jobs-at-night", &nodes);
-    assert_eq!(incoming(&day, job.clone()), ["batch"]);
-    assert_eq!(incoming(&day, json!({})), ["batch", "desk"]);
-    // 20:00 in Berlin.
-    let evening = day.at(Time::from_secs(NOON + 7 * 3600));
-    assert_eq!(incoming(&evening, job), ["batch", "desk"]);
 }
