@@ -21,6 +21,8 @@ mod perf;
 #[cfg(feature = "simulator")]
 mod replay;
 #[cfg(feature = "simulator")]
+mod rules;
+#[cfg(feature = "simulator")]
 mod scheduler_plugins;
 #[cfg(feature = "simulator")]
 mod simulate;

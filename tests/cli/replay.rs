@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input, Output};
-use framework::{Answer, Pod, Time};
-use loadmaster::config::{self, Gates};
+use framework::{Answer, ArgumentsFeed, EventResource, Feed, ObjectKey, Pod, Time};
+use loadmaster::config::{self, Configuration, Gates};
 use loadmaster::recorder::RecordedSetup;
+use loadmaster::wire;
 use recording::{Compressor, Encoder, Header};
+use serde_json::json;
 use testkit::{PodBuilder, node, pod};
 
 use super::loadmaster;
@@ -17,23 +19,33 @@ use super::loadmaster;
 const START: &str = "2026-03-01T02:00:00Z";
 
 /// A scheduler that is recorded, and the time.
-struct Recorded {
+pub(super) struct Recorded {
     engine: Engine,
     encoder: Encoder,
     now: Time,
     header: Header,
+    /// The feed of new arguments, if a plugin has one.
+    feed: Option<ArgumentsFeed>,
 }
 
 impl Recorded {
     fn start(seed: u64) -> Self {
+        Self::with(&config::defaults(&Gates::default()), seed)
+    }
+
+    /// Starts a scheduler with the configuration in a file.
+    pub(super) fn of(file: &str, seed: u64) -> Self {
+        let text = fs::read_to_string(file).unwrap();
+        Self::with(&config::load(&text, &Gates::default()).unwrap().in_effect(), seed)
+    }
+
+    fn with(configuration: &Configuration, seed: u64) -> Self {
         let setup = RecordedSetup {
             minor: framework::Level::default().minor(),
             min_compatibility: None,
             started: START.to_owned(),
             host: "test".to_owned(),
-            configuration: RecordedSetup::recorded_configuration(&config::defaults(
-                &Gates::default(),
-            )),
+            configuration: RecordedSetup::recorded_configuration(configuration),
             feature_gates: Vec::new(),
             group_members_alone: false,
             adaptive_sampling: false,
@@ -41,7 +53,14 @@ impl Recorded {
             longest_preemption_pause: Duration::from_mins(5),
             unschedulable_timeout: Duration::from_mins(5),
         };
-        let engine = setup.engine(&plugins::registry(), seed).unwrap();
+        let mut registry = plugins::registry();
+        rules::add_to(&mut registry);
+        let engine = setup.engine(&registry, seed).unwrap();
+        let profiles = configuration.build_profiles(&registry).unwrap();
+        let feed = wire::feeds(&profiles).into_iter().find_map(|(_, feed)| match feed {
+            Feed::Arguments(feed) => Some(feed),
+            _ => None,
+        });
         let loadmaster = env!("CARGO_PKG_VERSION").to_owned();
         let setup = serde_json::to_value(setup).unwrap();
         Self {
@@ -49,6 +68,7 @@ impl Recorded {
             encoder: Encoder::new(usize::MAX),
             now: Time::parse_rfc3339(START).unwrap(),
             header: Header { loadmaster, file: 1, seed, setup },
+            feed,
         }
     }
 
@@ -61,18 +81,27 @@ impl Recorded {
         self.encoder.step(&mut self.engine, input, self.now, ports)
     }
 
-    fn add_node(&mut self, name: &str) {
+    pub(super) fn add_node(&mut self, name: &str) {
         let node = node(name).allocatable("cpu", "4").allocatable("memory", "8Gi");
         self.apply(Change::Node(node.allocatable("pods", "20").build()));
     }
 
+    /// Reports new rules, as the daemon does after a change of the configuration.
+    pub(super) fn new_rules(&mut self, expression: &str) {
+        let kind = EventResource::Custom(self.feed.as_ref().unwrap().kind.clone());
+        let key = ObjectKey::cluster_scoped(kind, ArgumentsFeed::NAME.into());
+        let args = json!({"filters": [{"name": "place", "expression": expression}]});
+        let object = json!({"metadata": {"name": ArgumentsFeed::NAME}, "args": args});
+        self.apply(Change::decode(key, Some(object)).unwrap());
+    }
+
     /// Adds a pod and schedules until nothing is ready.
-    fn add_pod(&mut self, pod: PodBuilder) {
+    pub(super) fn add_pod(&mut self, pod: PodBuilder) {
         self.apply(Change::Pod(Box::new(pod.build())));
         self.schedule();
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.step(Input::Tick);
         self.schedule();
@@ -92,7 +121,7 @@ impl Recorded {
     }
 
     /// Writes the file of this process.
-    fn write(mut self, directory: &Path) -> PathBuf {
+    pub(super) fn write(mut self, directory: &Path) -> PathBuf {
         let (mut compressor, mut bytes) = Compressor::begin(&self.header);
         bytes.extend(compressor.frame(&self.encoder.take_if(0).unwrap().bytes));
         let folder = directory.join("20260301T020000Z-test");

@@ -18,6 +18,9 @@ use super::process::free_port;
 use super::wait::eventually;
 use crate::manifests::{DEFAULT, find};
 
+/// The name of the file with the configuration.
+const CONFIG: &str = "config.yaml";
+
 /// The standard error of a process so far.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
@@ -119,7 +122,7 @@ impl Daemon {
         args: &[&str],
     ) -> Self {
         let folder = folder(cluster);
-        let config = folder.join("config.yaml");
+        let config = folder.join(CONFIG);
         fs::write(&config, yaml::to_string(configuration).unwrap()).unwrap();
         let path = folder.join("kubeconfig");
         fs::write(&path, serde_json::to_string(kubeconfig).unwrap()).unwrap();
@@ -140,6 +143,13 @@ impl Daemon {
         let endpoints = Endpoints::at(port, issue(&authority, "operator", "system:masters"));
         let probes = Endpoints::at(port, AuthInfo::default());
         Self { child, folder, log, endpoints, probes, port }
+    }
+
+    /// Replaces the file of its configuration.
+    pub(super) fn configure(&self, cluster: &Cluster, change: impl FnOnce(&mut Value)) {
+        let mut config = config_of(cluster);
+        change(&mut config);
+        fs::write(self.folder.join(CONFIG), yaml::to_string(&config).unwrap()).unwrap();
     }
 
     /// Waits until its watches have synced.

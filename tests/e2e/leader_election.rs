@@ -8,7 +8,7 @@ use super::daemon::Daemon;
 const LEADS: &str = "leader_election_master_status{name=\"kube-scheduler\"}";
 
 /// Turns leader election on, with a Lease that expires after three seconds.
-fn elect(cluster: &Cluster, config: &mut Value) {
+pub(super) fn elect(cluster: &Cluster, config: &mut Value) {
     config["leaderElection"] = json!({
         "leaderElect": true,
         "leaseDuration": "3s",

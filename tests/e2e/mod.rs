@@ -29,6 +29,7 @@ mod proxy;
 mod radius;
 mod readiness;
 mod recording;
+mod rules;
 mod scheduling;
 mod supercluster;
 mod supervision;

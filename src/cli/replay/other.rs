@@ -18,7 +18,9 @@ use anyhow::{Context, bail};
 use dry_run::table::{Colour, Column, Table};
 use dry_run::{Limit, Object, Settings, State, World};
 use engine::{Change, Input};
-use framework::{EventResource, ObjectKey, OptionalTime, Pod, PodKey, Registry, Time, Uid};
+use framework::{
+    EventResource, ExtraFields, ObjectKey, OptionalTime, Pod, PodKey, Registry, Time, Uid,
+};
 use recording::{EffectSummary, Operation};
 
 use super::find::lives_of;
@@ -48,7 +50,14 @@ pub(super) fn compare(
     let registry = Arc::new(registry);
     let recorded = run.setup.configuration()?;
     let note = recorded.extenders_not_asked().or_else(|| other.config.extenders_not_asked());
-    note.iter().for_each(|note| complain("warning", note));
+    let fields = |config: &Configuration| -> anyhow::Result<ExtraFields> {
+        Ok(config.build_profiles(&registry)?.extra_fields())
+    };
+    let missing = fields(&other.config)?.missing_in(&fields(&recorded)?);
+    let missing = (!missing.is_empty()).then(|| {
+        format!("the recording lacks fields that plugins of {} read: {missing}", file.display())
+    });
+    note.iter().chain(&missing).for_each(|note| complain("warning", note));
     let (lives, notes) = lives_of(run, until)?;
     let Some(first) = lives.first_decision else {
         bail!("run {} made no decision{}: it stood by", run.name(), moment_text(until));

@@ -155,7 +155,7 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn events_for(&self, reason: &str) -> Vec<Event> {
+    pub(in crate::e2e) async fn events_for(&self, reason: &str) -> Vec<Event> {
         let mut all = self.all_events().await;
         all.retain(|event| event.reason.as_deref() == Some(reason));
         all
