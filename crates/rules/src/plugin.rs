@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::Verdict;
 use framework::{
     ActionType, ArgumentsFeed, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence,
     Detail, EventResource, Feed, Filter, FilterScope, Handle, NodeBits, NodeView, PerNode, Plugin,
     PluginArgs, Pod, PodKey, PodQuery, PreFilter, PreFilterResult, Score, ScoreScope,
-    StandingQueries, Status, Uid, Verdicts,
+    StandingQueries, Status, Template, Uid, Verdicts,
 };
 
 use crate::args::RulesArgs;
 use crate::details;
 use crate::metrics::{Metrics, Tally};
-use crate::prepared::{self, Answer, Asked, Asking, Prepared, write_keys};
+use crate::prepared::{self, Answer, Asked, Asking, Prepared, limit, now, write_keys};
 use crate::reading::Reading;
 use crate::reloads::{NewRules, Reloads, kind_of};
 use crate::rule_set::{Effect, RuleSet};
+
+/// Maximum number of templates for which the rules that apply are kept.
+const RECENT_MAX: usize = 8;
 
 /// Name of the plugin.
 pub const NAME: &str = "Rules";
@@ -31,8 +34,17 @@ pub(crate) struct Rules {
     /// The kind of the object with new rules.
     kind: Arc<str>,
     metrics: Metrics,
+    /// What was prepared for the last templates of pods, the last one first.
+    recent: Mutex<Vec<Recent>>,
     /// Pods to which a rule applies that reads the time.
     pub(crate) waiting: Mutex<BTreeMap<Uid, Waiting>>,
+}
+
+/// The rules that apply to the pods of a template.
+#[derive(Debug)]
+struct Recent {
+    template: Template,
+    prepared: Arc<Prepared>,
 }
 
 /// A pod to which a rule applies that reads the time.
@@ -64,7 +76,13 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let feed = ArgumentsFeed { kind: kind.clone(), plugin: NAME.into(), reload: Arc::new(reloads) };
     let new_rules = EventResource::Custom(kind.clone());
     let new_rules = ClusterEvent::new(new_rules, ActionType::ADD | ActionType::UPDATE);
-    let plugin = Rules { started: rules, kind: kind.clone(), metrics, waiting: Mutex::default() };
+    let plugin = Rules {
+        started: rules,
+        kind: kind.clone(),
+        metrics,
+        recent: Mutex::default(),
+        waiting: Mutex::default(),
+    };
     let mut builder = Plugin::new(NAME, plugin)
         .pre_filter()
         .filter()
@@ -100,8 +118,31 @@ impl Rules {
 
     /// Returns the rules that apply to a pod.
     pub(crate) fn prepare(&self, pod: &Pod, handle: &Handle<'_>) -> Arc<Prepared> {
-        let series = self.metrics.series_of(&self.rules(handle.cluster));
-        Arc::new(Prepared::new(series, pod, handle))
+        let rules = self.rules(handle.cluster);
+        let new = || {
+            let prepared = Prepared::new(self.metrics.series_of(&rules), pod, handle);
+            prepared.count_pod();
+            Arc::new(prepared)
+        };
+        let reading = rules.filter_reading.or(rules.score_reading);
+        if reading.pod_name || reading.namespace || reading.domain {
+            return new();
+        }
+        let (now, limit) = (now(&rules, handle), limit(&rules, handle.cluster));
+        let template = Template::of(pod);
+        let serves = |Recent { template: own, prepared }: &&Recent| {
+            Arc::ptr_eq(&prepared.rules, &rules)
+                && (prepared.now, prepared.limit) == (now, limit)
+                && *own == template
+        };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = recent.iter().find(serves) {
+            return known.prepared.clone();
+        }
+        let prepared = new();
+        recent.truncate(RECENT_MAX - 1);
+        recent.insert(0, Recent { template, prepared: prepared.clone() });
+        prepared
     }
 
     fn prepared(&self, attempt: &Attempt<'_>) -> Arc<Prepared> {
@@ -139,7 +180,6 @@ impl PreFilter for Rules {
     fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
         let AttemptMut { state, pod, handle, .. } = attempt;
         let prepared = self.prepare(pod, handle);
-        prepared.count_pod();
         prepared.write(state);
         if prepared.filters_nothing() {
             return Err(Status::skip());

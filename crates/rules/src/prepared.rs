@@ -440,7 +440,7 @@ pub(crate) fn now(rules: &RuleSet, handle: &Handle<'_>) -> i64 {
 
 /// Returns the maximum cost of one rule for one node. The share of a node changes only when the
 /// number of nodes doubles, so that answers stay comparable while nodes come and go.
-fn limit(rules: &RuleSet, cluster: &Cluster) -> u64 {
+pub(crate) fn limit(rules: &RuleSet, cluster: &Cluster) -> u64 {
     let nodes = cluster.node_count().next_power_of_two() as u64;
     rules.args.cost_limit.min((rules.args.pod_cost_limit / nodes).max(1))
 }
