@@ -1,8 +1,7 @@
 //! A form of plans for scalars, which makes no values on the heap.
 //!
-//! It has the common parts of rules: facts, entries of maps, comparisons, arithmetic, and loops over
-//! lists. Whatever it cannot tell is left to the plan, so that it needs no texts of errors: each
-//! part is evaluated at most once.
+//! It has the common parts of rules: facts, entries of maps, comparisons, arithmetic, and loops
+//! over lists. Whatever it cannot tell is left to the plan, so that it needs few texts of errors.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -172,8 +171,8 @@ impl Fast {
         Some(Self { root, parts: maker.parts })
     }
 
-    /// Evaluates the plan. Returns the result with the cost: one for each part, and for each part of
-    /// a loop and element. Returns `None` if there is no result in this form.
+    /// Evaluates the plan. Returns the result with the cost: one for each part, and for each part
+    /// of a loop and element. Returns `None` if there is no result in this form.
     pub(crate) fn evaluate(
         &self,
         facts: &dyn Facts,
