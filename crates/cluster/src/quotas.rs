@@ -1,9 +1,11 @@
 //! ElasticQuotas, and the pods that count for them.
 
+use std::collections::BTreeSet;
+
 use super::Cluster;
 use super::object::Indexed;
 use super::object_state::ObjectState;
-use ::quota::Books;
+use ::quota::{Books, QuotaIx};
 use api::{ObjectKey, Pod, QuotaKey};
 
 /// Returns the key of an ElasticQuota by the key of its object.
@@ -29,7 +31,7 @@ impl Cluster {
     }
 
     /// Returns the quotas whose object or usage has changed since the last call.
-    pub fn take_changed_quotas(&mut self) -> Vec<QuotaKey> {
+    pub fn take_changed_quotas(&mut self) -> BTreeSet<QuotaIx> {
         self.quotas.take_changed()
     }
 

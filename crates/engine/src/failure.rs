@@ -24,6 +24,8 @@ pub(crate) struct Failure {
     unschedulable_plugins: BTreeSet<PluginName>,
     pending_plugins: BTreeSet<PluginName>,
     template_rejected: bool,
+    /// The reason of the condition, if it is not that of the code and the plugins.
+    reason: Option<&'static str>,
     nominating: NominatingInfo,
     /// The nomination that the attempt asked to write, which the object may not show yet.
     requested_nomination: Option<Arc<str>>,
@@ -44,6 +46,7 @@ impl Failure {
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
             template_rejected: false,
+            reason: None,
             nominating: Self::clear_nomination(),
             requested_nomination: None,
         }
@@ -57,6 +60,7 @@ impl Failure {
             unschedulable_plugins: fit.diagnosis.unschedulable_plugins.clone(),
             pending_plugins: fit.diagnosis.pending_plugins.clone(),
             template_rejected: false,
+            reason: None,
             nominating,
             requested_nomination: None,
         }
@@ -66,6 +70,11 @@ impl Failure {
     /// these plugins.
     pub(crate) fn of_group(status: &Status, plugins: BTreeSet<PluginName>) -> Self {
         Self { unschedulable_plugins: plugins, ..Self::error(status) }
+    }
+
+    /// Sets the reason of the condition.
+    pub(crate) fn because(self, reason: Option<&'static str>) -> Self {
+        Self { reason, ..self }
     }
 
     /// Notes whether no node can take any pod of the template.
@@ -148,7 +157,8 @@ impl Failure {
         if self.is_silent() {
             return None;
         }
-        let (condition, written) = (Arc::new(self.condition()), queued.written_condition.take());
+        let (condition, written) =
+            (Arc::new(self.condition(profile)), queued.written_condition.take());
         queued.written_condition = Some(condition.clone());
         Some(NewCondition { condition, written })
     }
@@ -197,7 +207,8 @@ impl Failure {
             || known.nominated_node_name().is_some();
         let nominates =
             matches!(&self.nominating, NominatingInfo::Override(node) if !node.is_empty());
-        let condition = self.condition();
+        let Some(profile) = world.profile_of(known) else { return false };
+        let condition = self.condition(profile);
         !is_nominated
             && !nominates
             && known.scheduled_condition.as_deref() == Some(&condition)
@@ -238,8 +249,12 @@ impl Failure {
         cx.effects.patch_pod_status(pod, patch)
     }
 
-    fn condition(&self) -> ScheduledCondition {
-        let reason = if self.code.is_rejection() { "Unschedulable" } else { "SchedulerError" };
+    fn condition(&self, profile: &Profile) -> ScheduledCondition {
+        let reason = match self.code.is_rejection() {
+            true => profile.reason_of_rejection(&self.unschedulable_plugins),
+            false => "SchedulerError",
+        };
+        let reason = self.reason.unwrap_or(reason);
         ScheduledCondition {
             status: false,
             reason: reason.into(),

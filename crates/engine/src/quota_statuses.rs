@@ -86,7 +86,7 @@ impl QuotaStatuses {
 
     /// Notes the quotas that have changed, and writes the statuses that are due.
     pub(crate) fn write_due(&mut self, world: &mut World, cx: &mut Context<'_>) {
-        let changed = world.take_changed_quotas();
+        let changed = world.take_changed_quotas(cx);
         if !changed.is_empty() {
             self.due.extend(changed);
             self.compute_at(cx.now + DELAY);

@@ -153,6 +153,12 @@ impl Limits {
         self.0.get(resource.index()).copied().flatten()
     }
 
+    /// Returns the limits.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceIx, i64)> + '_ {
+        let limits = self.0.iter().enumerate();
+        limits.filter_map(|(index, limit)| limit.map(|limit| (ResourceIx::new(index), limit)))
+    }
+
     pub(crate) fn mentions(&self, resource: ResourceIx) -> bool {
         self.get(resource).is_some()
     }

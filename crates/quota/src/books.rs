@@ -41,6 +41,8 @@ pub struct Books {
     root: Root,
     /// The quotas that have changed since they were taken.
     changed: BTreeSet<QuotaIx>,
+    /// Number of changes of the quotas themselves.
+    structure: u64,
 }
 
 /// What is known of a pod. A pod that is assumed on a node is both.
@@ -104,6 +106,12 @@ impl Books {
     /// Whether there is no quota.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
+    }
+
+    /// Returns a number that changes with what quotas say, and with the quotas of pods. Ids of
+    /// quotas belong to it.
+    pub const fn structure(&self) -> u64 {
+        self.structure
     }
 
     /// Returns the quotas by namespace and name, also those that do not count.
@@ -436,9 +444,8 @@ impl Books {
 /// Quotas.
 impl Books {
     /// Returns the quotas whose object or usage has changed since the last call.
-    pub fn take_changed(&mut self) -> Vec<QuotaKey> {
-        let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|ix| self.node(ix).key.clone()).collect()
+    pub fn take_changed(&mut self) -> BTreeSet<QuotaIx> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Adds or replaces a quota, or removes it.
@@ -458,11 +465,13 @@ impl Books {
                     self.changed.insert(ix);
                 }
                 new => {
+                    self.structure += 1;
                     self.remove(ix);
                     new.into_iter().for_each(|new| self.insert(key, new));
                 }
             }
         } else if let Some(new) = object {
+            self.structure += 1;
             self.insert(key, new);
         }
     }

@@ -10,10 +10,12 @@ mod choice;
 mod claims;
 mod node;
 mod shares;
+mod standing;
 mod verdict;
 
 pub use self::amounts::{Amounts, ResourceIx};
 pub use self::books::Books;
 pub use self::node::{QuotaIx, QuotaView};
 pub use self::shares::{Claim, divide};
+pub use self::standing::Standing;
 pub use self::verdict::{Reading, Refusal, Request, Sums};

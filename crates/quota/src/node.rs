@@ -105,7 +105,7 @@ pub struct QuotaView<'a> {
 }
 
 impl<'a> QuotaView<'a> {
-    fn node(self) -> &'a Node {
+    pub(crate) fn node(self) -> &'a Node {
         self.books.node(self.ix)
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use framework::{
-    NominatingInfo, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, Uid,
-    pod_group_key,
+    MissingNodes, NominatingInfo, PluginName, Pod, PodGroupKey, PostFilterResult, QueuedGroup,
+    QueuedPod, Status, Uid, pod_group_key,
 };
 
 use super::Engine;
@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::pod_group::{
     MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, check_members, condition, decide,
-    make_room,
+    make_room, missing_nodes, over_quota,
 };
 use crate::ports::Span;
 use crate::profile::Profile;
@@ -59,7 +59,8 @@ impl Engine {
         make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
         let code = decision.status.code();
         cx.probe.stop(Span::GroupAlgorithm, code);
-        let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
+        let (world, attempts) = (&mut self.world, &mut self.attempts);
+        let cycle = Cycle { group, held_back: None, profile, world, attempts };
         let first = members[0].pod.clone();
         let outcome = cycle.commit(members, decision, cx);
         cx.probe.stop(Span::GroupAttempt(&name), code);
@@ -117,7 +118,8 @@ impl Engine {
         let Some(profile) = profile else { return self.world.requeue_leftovers(group, cx) };
         let status = Status::error("pod groups are not scheduled over several clusters");
         let decision = PodGroupDecision::failed(status, members.len());
-        let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
+        let (world, attempts) = (&mut self.world, &mut self.attempts);
+        let cycle = Cycle { group, held_back: None, profile, world, attempts };
         cycle.commit(members, decision, cx);
     }
 
@@ -133,6 +135,8 @@ impl Engine {
 struct Cycle<'e> {
     /// The group without its members.
     group: Box<QueuedGroup>,
+    /// The reason of the members, if no new node can help the group.
+    held_back: Option<&'static str>,
     profile: Arc<Profile>,
     world: &'e mut World,
     attempts: &'e mut Attempts,
@@ -172,6 +176,7 @@ impl Cycle<'_> {
         decision: PodGroupDecision,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        self.group.missing_nodes = None;
         let first_fits = matches!(members[0].decision, MemberDecision::Fits(_));
         let mut reservations = decision.reservations.into_iter();
         let (mut assumed, mut left_over) = (Vec::new(), Vec::new());
@@ -197,19 +202,32 @@ impl Cycle<'_> {
     fn reject(
         mut self,
         members: Vec<Member>,
-        decision: PodGroupDecision,
+        mut decision: PodGroupDecision,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        let waits_for_victims = members.iter().any(|member| member.nomination.is_some());
+        let is_stuck = decision.status.is_rejection() && !waits_for_victims;
+        self.group.missing_nodes = None;
+        if is_stuck && let Some((plugin, text)) = self.over_quota(&members) {
+            self.held_back = self.profile.plugins[&plugin].rejects_as;
+            decision.rejectors.insert(plugin);
+            decision.status = decision.status.and(text);
+        } else if is_stuck && decision.is_of_all_nodes {
+            self.group.missing_nodes = self.missing_nodes(&members);
+        }
         let status = &decision.status;
         let reason = if status.is_rejection() { "Unschedulable" } else { "SchedulerError" };
         let mut message = status.message();
         if let Some(missing) = missing(&members).filter(|_| decision.is_of_all_nodes) {
             message = format!("{message}, {missing}");
         }
+        if let Some(nodes) = &self.group.missing_nodes {
+            message = format!("{message}, {nodes}");
+        }
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
         if !self.is_running() {
             let condition = condition(false, reason, &message);
-            let Self { group, profile, world, attempts } = &mut self;
+            let Self { group, profile, world, attempts, .. } = &mut self;
             let (reports, reporter) = (attempts.group_reports_mut(), &profile.scheduler_name);
             reports.report(&group.key, condition, reporter, world, cx);
         }
@@ -218,6 +236,35 @@ impl Cycle<'_> {
         history.pending_plugins.clear();
         self.world.requeue_group(self.group, cx);
         first_of(outcomes)
+    }
+
+    /// Number of members that must be placed together.
+    fn needed(&self) -> usize {
+        let key = &self.group.key;
+        let min_count = self.world.min_count(key).unwrap_or(1);
+        let needed = min_count.saturating_sub(self.world.scheduled_members(key));
+        usize::try_from(needed).map_or(usize::MAX, |needed| needed.max(1))
+    }
+
+    /// Returns why the quota of the members is too small for the group, and the plugin that says
+    /// so.
+    fn over_quota(&self, members: &[Member]) -> Option<(PluginName, String)> {
+        let (plugin, reading) = self.profile.quota_plugin()?;
+        let pods: Vec<&Pod> = members.iter().map(|member| &*member.queued.pod).collect();
+        let text = over_quota(&pods, self.needed(), self.world.cluster(), reading)?;
+        Some((plugin.clone(), text))
+    }
+
+    /// Returns the nodes that the group lacks.
+    fn missing_nodes(&self, members: &[Member]) -> Option<MissingNodes> {
+        let fitting = members.iter().filter(|member| member.decision.fits()).count();
+        let lacking = self.needed().saturating_sub(fitting).max(1);
+        members.iter().find_map(|member| match &member.decision {
+            MemberDecision::Unfit(fit) => {
+                missing_nodes(fit, &member.queued.pod, lacking, self.world.cluster())
+            }
+            _ => None,
+        })
     }
 
     /// Whether enough members have a node without those of this cycle, so that the condition of the
@@ -231,9 +278,11 @@ impl Cycle<'_> {
     fn fail(&mut self, member: Member, status: &Status, cx: &mut Context<'_>) -> Outcome {
         let Member { mut queued, decision, head, nomination } = member;
         let nominating = NominatingInfo::Override(nomination.unwrap_or_default());
-        let Self { group, profile, world, attempts } = self;
+        let Self { group, profile, world, attempts, .. } = self;
         let (record, failure) = match decision {
-            MemberDecision::Unfit(fit) if status.is_rejection() || status.is_success() => {
+            MemberDecision::Unfit(fit)
+                if self.held_back.is_none() && (status.is_rejection() || status.is_success()) =>
+            {
                 let cluster = world.cluster();
                 let nominated =
                     PostFilterResult { nominating: nominating.clone(), ..Default::default() };
@@ -249,7 +298,7 @@ impl Cycle<'_> {
         };
         let is_pending = world.is_pending(&queued.pod);
         attempts.records_mut().push(record, is_pending);
-        let failure = failure.nominating(nominating);
+        let failure = failure.because(self.held_back).nominating(nominating);
         let outcome = failure.handle_member(&mut queued, profile, world, cx);
         group.insert(queued);
         outcome

@@ -153,6 +153,7 @@ impl Engine {
     /// [`retry`](Self::retry) or [`failed`](Self::failed) later.
     pub fn pop(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<QueuedPod> {
         self.run(now, ports, |engine, cx| {
+            engine.quota_statuses.write_due(&mut engine.world, cx);
             loop {
                 let queued = match engine.world.pop(cx)? {
                     QueuedEntity::Pod(queued) => queued,

@@ -71,7 +71,7 @@ pub(crate) enum MemberDecision {
 }
 
 impl MemberDecision {
-    pub(super) const fn fits(&self) -> bool {
+    pub(crate) const fn fits(&self) -> bool {
         matches!(self, Self::Fits(_))
     }
 }

@@ -16,6 +16,7 @@ mod condition;
 mod decision;
 mod domains;
 mod layout;
+mod missing;
 mod other_orders;
 mod placement;
 mod placement_scores;
@@ -31,6 +32,7 @@ pub(crate) use self::condition::{condition, scheduled};
 pub(crate) use self::decision::{
     MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, decide,
 };
+pub(crate) use self::missing::{missing_nodes, over_quota};
 pub(crate) use self::placement::bounded_placements;
 pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;

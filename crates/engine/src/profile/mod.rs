@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use framework::quota::Reading;
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
     ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, PlacementGenerate,
@@ -168,6 +169,23 @@ impl Profile {
     /// Whether a plugin keeps the pods of a PodGroup together.
     pub(crate) fn schedules_groups(&self) -> bool {
         self.plugins.values().any(|plugin| plugin.schedules_groups)
+    }
+
+    /// Whether pods of quotas below their guarantee go first.
+    pub(crate) fn orders_by_quota(&self) -> bool {
+        self.plugins.values().any(|plugin| plugin.orders_by_quota)
+    }
+
+    /// The plugin that reads the books of quotas, and how.
+    pub(crate) fn quota_plugin(&self) -> Option<(&PluginName, Reading)> {
+        self.plugins.iter().find_map(|(name, plugin)| Some((name, plugin.counts_quotas?)))
+    }
+
+    /// Returns the reason of a pod that these plugins have rejected.
+    pub(crate) fn reason_of_rejection(&self, plugins: &BTreeSet<PluginName>) -> &'static str {
+        let reason = |name: &PluginName| self.plugins.get(name)?.rejects_as;
+        let reasons: Option<Vec<_>> = plugins.iter().map(reason).collect();
+        reasons.and_then(|reasons| reasons.first().copied()).unwrap_or("Unschedulable")
     }
 
     /// Adds the gate of groups, unless a plugin schedules them.
@@ -339,6 +357,7 @@ pub struct Profiles {
     queue_sort: Named<dyn QueueSort>,
     level: Level,
     schedules_groups: bool,
+    orders_by_quota: bool,
     places_gangs_whole: bool,
     groups_have_policy: bool,
 }
@@ -391,8 +410,10 @@ impl Profiles {
         }
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
         let gates = registry.gates();
+        let orders_by_quota = by_name.values().any(|profile| profile.orders_by_quota());
         Ok(Self {
             by_name,
+            orders_by_quota,
             queue_sort,
             level: gates.level,
             schedules_groups: gates.generic_workload,
@@ -418,7 +439,12 @@ impl Profiles {
 
     /// Whether a plugin reads the books of quotas.
     pub fn counts_quotas(&self) -> bool {
-        self.plugins().any(|plugin| plugin.counts_quotas)
+        self.plugins().any(|plugin| plugin.counts_quotas.is_some())
+    }
+
+    /// Whether a profile lets pods of quotas below their guarantee go first.
+    pub(crate) const fn orders_by_quota(&self) -> bool {
+        self.orders_by_quota
     }
 
     /// Whether gangs are placed whole (gate GangScheduling of 1.36).

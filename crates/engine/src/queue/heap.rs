@@ -1,42 +1,69 @@
-//! A binary heap of entities from which any entity can be taken by its key.
+//! A binary heap of items, mostly entities, from which any item can be taken by its key.
+
+use std::fmt::Debug;
+use std::hash::Hash;
 
 use foldhash::HashMap;
 use framework::{EntityKey, QueuedEntity};
 
-/// The order in which entities leave a heap.
-pub(super) trait Order {
-    /// Whether `a` leaves before `b`. Entities that compare equal leave in the order of their
-    /// arrival.
-    fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool;
+/// An item of a heap.
+pub(super) trait Keyed {
+    /// What identifies an item.
+    type Key: Clone + Eq + Hash + Debug;
+
+    fn key(&self) -> Self::Key;
 }
 
-/// A heap of entities with unique keys.
+impl Keyed for QueuedEntity {
+    type Key = EntityKey;
+
+    fn key(&self) -> EntityKey {
+        self.key()
+    }
+}
+
+/// The order in which items leave a heap.
+pub(super) trait Order<T> {
+    /// Whether `a` leaves before `b`. Items that compare equal leave in the order of their arrival.
+    fn before(&mut self, a: &T, b: &T) -> bool;
+}
+
+/// A heap of entities.
+pub(super) type EntityHeap = Heap<QueuedEntity>;
+
+/// A heap of items with unique keys.
 ///
 /// Every method that changes the heap takes the order, which must be the same each time. If the
-/// order contradicts itself, entities leave in an arbitrary order, but none is lost.
-#[derive(Debug, Default)]
-pub(super) struct EntityHeap {
-    /// The entities, in no particular order.
-    entries: Vec<Entry>,
+/// order contradicts itself, items leave in an arbitrary order, but none is lost.
+#[derive(Debug)]
+pub(super) struct Heap<T: Keyed> {
+    /// The items, in no particular order.
+    entries: Vec<Entry<T>>,
     /// Indexes into `entries`: no child leaves before its parent.
     heap: Vec<usize>,
     /// Key to index into `entries`; never iterated.
-    by_key: HashMap<EntityKey, usize>,
+    by_key: HashMap<T::Key, usize>,
     /// Counts arrivals.
     arrivals: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
-    entity: QueuedEntity,
+struct Entry<T> {
+    item: T,
     /// Number of its arrival.
     arrival: u64,
     /// Index into `heap` of this entry.
     position: usize,
 }
 
-impl EntityHeap {
-    /// Number of entities.
+impl<T: Keyed> Default for Heap<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), heap: Vec::new(), by_key: HashMap::default(), arrivals: 0 }
+    }
+}
+
+impl<T: Keyed> Heap<T> {
+    /// Number of items.
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }
@@ -46,69 +73,87 @@ impl EntityHeap {
         self.entries.is_empty()
     }
 
-    /// Returns the entity `key`.
-    pub(super) fn get(&self, key: &EntityKey) -> Option<&QueuedEntity> {
-        self.by_key.get(key).map(|entry| &self.entries[*entry].entity)
+    /// Returns the item `key`.
+    pub(super) fn get(&self, key: &T::Key) -> Option<&T> {
+        self.by_key.get(key).map(|entry| &self.entries[*entry].item)
     }
 
-    /// Returns the entity that leaves next.
-    pub(super) fn peek(&self) -> Option<&QueuedEntity> {
-        self.heap.first().map(|entry| &self.entries[*entry].entity)
+    /// Returns the item that leaves next.
+    pub(super) fn peek(&self) -> Option<&T> {
+        self.heap.first().map(|entry| &self.entries[*entry].item)
     }
 
-    /// Returns every entity, in an order that depends only on the history of the heap.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedEntity> {
-        self.entries.iter().map(|entry| &entry.entity)
+    /// Returns the item that leaves next, and the number of its arrival.
+    pub(super) fn first(&self) -> Option<(&T, u64)> {
+        self.heap.first().map(|entry| &self.entries[*entry]).map(|own| (&own.item, own.arrival))
     }
 
-    /// Adds an entity. Returns the entity of the same key that it replaces.
-    pub(super) fn push(
+    /// Returns the number of the arrival of the item `key`.
+    pub(super) fn arrival_of(&self, key: &T::Key) -> Option<u64> {
+        self.by_key.get(key).map(|entry| self.entries[*entry].arrival)
+    }
+
+    /// Returns all items with the numbers of their arrivals.
+    pub(super) fn into_items(self) -> impl Iterator<Item = (T, u64)> {
+        self.entries.into_iter().map(|entry| (entry.item, entry.arrival))
+    }
+
+    /// Returns every item, in an order that depends only on the history of the heap.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|entry| &entry.item)
+    }
+
+    /// Adds an item. Returns the item of the same key that it replaces.
+    pub(super) fn push(&mut self, item: T, order: &mut impl Order<T>) -> Option<T> {
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        self.push_at(item, arrival, order)
+    }
+
+    /// Adds an item with the number of its arrival.
+    pub(super) fn push_at(
         &mut self,
-        entity: QueuedEntity,
-        order: &mut impl Order,
-    ) -> Option<QueuedEntity> {
-        let key = entity.key();
+        item: T,
+        arrival: u64,
+        order: &mut impl Order<T>,
+    ) -> Option<T> {
+        let key = item.key();
         let replaced = self.remove(&key, order);
         let index = self.entries.len();
         let position = self.heap.len();
         self.by_key.insert(key, index);
-        self.entries.push(Entry { entity, arrival: self.arrivals, position });
+        self.entries.push(Entry { item, arrival, position });
         self.heap.push(index);
-        self.arrivals += 1;
         self.sift_up(position, order);
         replaced
     }
 
-    /// Removes and returns the entity that leaves next.
-    pub(super) fn pop(&mut self, order: &mut impl Order) -> Option<QueuedEntity> {
+    /// Removes and returns the item that leaves next.
+    pub(super) fn pop(&mut self, order: &mut impl Order<T>) -> Option<T> {
         (!self.is_empty()).then(|| self.take(0, order))
     }
 
-    /// Removes and returns the entity `key`.
-    pub(super) fn remove(
-        &mut self,
-        key: &EntityKey,
-        order: &mut impl Order,
-    ) -> Option<QueuedEntity> {
+    /// Removes and returns the item `key`.
+    pub(super) fn remove(&mut self, key: &T::Key, order: &mut impl Order<T>) -> Option<T> {
         let entry = *self.by_key.get(key)?;
         Some(self.take(self.entries[entry].position, order))
     }
 
-    /// Changes the entity `key`, which keeps its key and its arrival. Returns whether there is one.
+    /// Changes the item `key`, which keeps its key and its arrival. Returns whether there is one.
     pub(super) fn update(
         &mut self,
-        key: &EntityKey,
-        order: &mut impl Order,
-        change: impl FnOnce(&mut QueuedEntity),
+        key: &T::Key,
+        order: &mut impl Order<T>,
+        change: impl FnOnce(&mut T),
     ) -> bool {
         let Some(&entry) = self.by_key.get(key) else { return false };
-        change(&mut self.entries[entry].entity);
+        change(&mut self.entries[entry].item);
         self.restore(self.entries[entry].position, order);
         true
     }
 
-    /// Removes and returns the entity at a position of the heap.
-    fn take(&mut self, position: usize, order: &mut impl Order) -> QueuedEntity {
+    /// Removes and returns the item at a position of the heap.
+    fn take(&mut self, position: usize, order: &mut impl Order<T>) -> T {
         let last = self.heap.len() - 1;
         self.swap(position, last);
         let entry = self.heap.pop().expect("the position exists, so the heap is not empty");
@@ -119,26 +164,26 @@ impl EntityHeap {
     }
 
     /// Removes an entry that `heap` no longer points to, and moves the last entry to its index.
-    fn take_entry(&mut self, entry: usize) -> QueuedEntity {
+    fn take_entry(&mut self, entry: usize) -> T {
         let taken = self.entries.swap_remove(entry);
-        self.by_key.remove(&taken.entity.key());
+        self.by_key.remove(&taken.item.key());
         if let Some(moved) = self.entries.get(entry) {
             self.heap[moved.position] = entry;
-            let indexed = self.by_key.get_mut(&moved.entity.key());
+            let indexed = self.by_key.get_mut(&moved.item.key());
             *indexed.expect("every entry is indexed by its key") = entry;
         }
-        taken.entity
+        taken.item
     }
 
-    fn restore(&mut self, position: usize, order: &mut impl Order) {
+    fn restore(&mut self, position: usize, order: &mut impl Order<T>) {
         if self.sift_up(position, order) == position {
             self.sift_down(position, order);
         }
     }
 
-    /// Moves the entity at `position` up until its parent leaves before it. Returns its new
+    /// Moves the item at `position` up until its parent leaves before it. Returns its new
     /// position.
-    fn sift_up(&mut self, mut position: usize, order: &mut impl Order) -> usize {
+    fn sift_up(&mut self, mut position: usize, order: &mut impl Order<T>) -> usize {
         while position > 0 {
             let parent = (position - 1) / 2;
             if !self.leaves_before(position, parent, order) {
@@ -150,7 +195,7 @@ impl EntityHeap {
         position
     }
 
-    fn sift_down(&mut self, mut position: usize, order: &mut impl Order) {
+    fn sift_down(&mut self, mut position: usize, order: &mut impl Order<T>) {
         loop {
             let mut first = position;
             for child in [2 * position + 1, 2 * position + 2] {
@@ -166,10 +211,9 @@ impl EntityHeap {
         }
     }
 
-    fn leaves_before(&self, a: usize, b: usize, order: &mut impl Order) -> bool {
+    fn leaves_before(&self, a: usize, b: usize, order: &mut impl Order<T>) -> bool {
         let (a, b) = (&self.entries[self.heap[a]], &self.entries[self.heap[b]]);
-        order.before(&a.entity, &b.entity)
-            || (a.arrival < b.arrival && !order.before(&b.entity, &a.entity))
+        order.before(&a.item, &b.item) || (a.arrival < b.arrival && !order.before(&b.item, &a.item))
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -192,7 +236,7 @@ mod tests {
     /// Higher priority first.
     struct ByPriority;
 
-    impl Order for ByPriority {
+    impl Order<QueuedEntity> for ByPriority {
         fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
             a.priority() > b.priority()
         }

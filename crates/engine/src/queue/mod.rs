@@ -22,7 +22,8 @@
 //! their backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before,
 //! it does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
-//! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin.
+//! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin, unless a plugin lets
+//!   quotas below their guarantee go first, see `active`.
 //! * *backoff* (`backoffQ`): a rejected entity may leave early, when none is active. One that
 //!   failed with an error stays until its backoff is over.
 //! * *unschedulable* (`unschedulablePods`): an entity waits for an event that one of its rejectors
@@ -32,6 +33,7 @@
 //!
 //! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
+mod active;
 mod backoff;
 mod groups;
 mod heap;
@@ -45,9 +47,11 @@ mod pre_enqueue;
 mod trials;
 mod unschedulable;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use framework::quota::QuotaIx;
 use framework::{
     Cluster, ClusterEvent, EntityKey, EventResource, History, PluginName, Pod, PodGroupKey, PodKey,
     QueuedEntity, QueuedPod, Template, Time, Uid, Waiting,
@@ -57,9 +61,9 @@ use crate::classify::pod_updates;
 use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::Count;
 
+use active::ActiveQueue;
 use backoff::BackoffQueue;
 use groups::Members;
-use heap::EntityHeap;
 use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
 use order::SortPlugin;
@@ -168,7 +172,7 @@ pub struct GroupCount {
 #[derive(Debug)]
 pub struct Queue {
     config: QueueConfig,
-    active: EntityHeap,
+    active: ActiveQueue,
     backoff: BackoffQueue,
     unschedulable: UnschedulableEntities,
     trials: Trials,
@@ -185,7 +189,7 @@ impl Queue {
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
-            active: EntityHeap::default(),
+            active: ActiveQueue::default(),
             backoff: BackoffQueue::default(),
             unschedulable: UnschedulableEntities::default(),
             trials: Trials::default(),
@@ -316,7 +320,7 @@ impl Queue {
     }
 
     /// Whether [`pop`](Self::pop) returns an entity that does not back off.
-    pub const fn has_active(&self) -> bool {
+    pub fn has_active(&self) -> bool {
         !self.active.is_empty()
     }
 
@@ -335,6 +339,12 @@ impl Queue {
             }
             self.try_next(entity.uid(), plugins);
         }
+    }
+
+    /// Notes that the pods of these quotas use more or less than before, which may change the order
+    /// of the active queue.
+    pub fn usage_changed(&mut self, quotas: &BTreeSet<QuotaIx>, plugins: &mut Plugins<'_>) {
+        self.active.usage_changed(quotas, &mut SortPlugin::of(plugins));
     }
 
     /// Ends the flight of an entity (`Done`): its attempt is over, or no event can help it any

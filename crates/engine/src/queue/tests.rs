@@ -2,6 +2,7 @@
 
 mod answers;
 mod harness;
+mod order_by_quota;
 mod transitions;
 
 pub(crate) use self::harness::{REPORTS, profiles, profiles_at};

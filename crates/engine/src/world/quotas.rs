@@ -4,12 +4,17 @@ use framework::quota::{Reading, Sums};
 use framework::{ElasticQuota, Object, ObjectUpdate, Pod, PodKey, QuotaKey, QuotaSpec, quota_key};
 
 use super::World;
+use crate::context::Context;
 
 impl World {
-    /// Returns the ElasticQuotas whose usage has changed since the last call, by namespace and
-    /// name.
-    pub(crate) fn take_changed_quotas(&mut self) -> Vec<QuotaKey> {
-        self.cluster.take_changed_quotas()
+    /// Returns the ElasticQuotas whose usage has changed since the last call, and orders the queue
+    /// by it.
+    pub(crate) fn take_changed_quotas(&mut self, cx: &mut Context<'_>) -> Vec<QuotaKey> {
+        let changed = self.cluster.take_changed_quotas();
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.usage_changed(&changed, &mut plugins);
+        let books = self.cluster.quotas();
+        changed.into_iter().map(|ix| books.view(ix).key().clone()).collect()
     }
 
     /// Returns the pending pods that may take back more than before a change of an ElasticQuota:

@@ -5,22 +5,27 @@ use std::collections::BTreeMap;
 use engine::{Change, EffectKind};
 use framework::quota::QuotaView;
 use framework::{
-    ELASTIC_QUOTAS, EventResource, ObjectKey, PluginArgs, PluginGates, QUOTA_IS_PARENT_LABEL,
-    QUOTA_LENDS_LABEL, QUOTA_MINIMUM_RUN_ANNOTATION, QUOTA_NAME_LABEL, QUOTA_PARENT_LABEL,
+    ELASTIC_QUOTAS, EventResource, Extra, ObjectKey, PluginArgs, PluginGates,
+    QUOTA_IS_PARENT_LABEL, QUOTA_LENDS_LABEL, QUOTA_MINIMUM_RUN_ANNOTATION, QUOTA_NAME_LABEL,
+    QUOTA_PARENT_LABEL,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
-use crate::pod_groups::{gang_plugin, member, pod_group};
+use crate::pod_groups::{conditions, gang_plugin, member, pod_group};
 
 fn setup(args: Value) -> Setup {
+    setup_with(fit(), args)
+}
+
+fn setup_with(fit: Fake, args: Value) -> Setup {
     let gates = PluginGates { workload_aware_preemption: true, ..PluginGates::default() };
     let plugin =
         scheduler_plugins::capacity_scheduling::plugin(&PluginArgs::new(args).with_gates(gates))
             .unwrap();
-    Setup::new([fit()]).plugin(plugin).plugin(gang_plugin()).pod_groups()
+    Setup::new([fit]).plugin(plugin).plugin(gang_plugin()).pod_groups()
 }
 
 /// A world with nodes `n0`, `n1` … of so many CPUs.
@@ -265,6 +270,111 @@ fn pod_is_spared_until_its_minimum_running_time_ends() {
     world.run_for(60);
     assert_eq!(world.evictions().len(), 1);
     assert_eq!(world.place("a0"), "placed");
+}
+
+#[test]
+fn preemptor_is_woken_when_the_toleration_of_a_priority_class_ends() {
+    const CLASSES: &str = scheduler_plugins::capacity_scheduling::PRIORITY_CLASSES;
+    let mut world = nodes_of(2, 1);
+    quota(&mut world, "a", 1, 2);
+    quota(&mut world, "b", 1, 2);
+    let annotation = |name: &str| format!("preemption-toleration.scheduling.x-k8s.io/{name}");
+    let class = json!({"metadata": {"name": "batch", "annotations": {
+        annotation("minimum-preemptable-priority"): "100",
+        annotation("toleration-seconds"): "120",
+    }}});
+    let kind = EventResource::Custom(CLASSES.into());
+    world.apply(Change::Object(Box::new(testkit::object(kind, class))));
+    let now = world.now.as_nanos() / 1_000_000_000;
+    for number in 0..2 {
+        let mut pod = of("b", &format!("b{number}")).started(now).on("n0").build();
+        let of_class = json!({"spec": {"priorityClassName": "batch"}});
+        pod.extra = Extra::of(&of_class, &["/spec/priorityClassName".into()].into());
+        world.store(of("b", &format!("b{number}")).started(now).on("n0").api());
+        world.apply(Change::Pod(Box::new(pod)));
+    }
+    world.pod(of("a", "a0").priority(99));
+    world.run_for(115);
+    assert_eq!(world.evictions(), [""; 0]);
+    world.run_for(10);
+    assert_eq!((world.evictions().len(), world.place("a0")), (1, "placed"));
+}
+
+/// The names of the pods that were bound, in order.
+fn bound(world: &World) -> Vec<&str> {
+    let binds = world.history.iter().filter_map(|effect| match &effect.kind {
+        EffectKind::Bind { binding, .. } => Some(&*binding.pod.name),
+        _ => None,
+    });
+    binds.collect()
+}
+
+#[test]
+fn quotas_below_their_guarantee_go_first_unless_the_order_is_by_priority() {
+    let order_of = |args: Value| {
+        let mut world = setup(args).build();
+        world.node(node("n0").allocatable("cpu", "16"));
+        quota(&mut world, "a", 2, 16);
+        quota(&mut world, "b", 2, 16);
+        for number in 0..3 {
+            world.pod(of("a", &format!("a{number}")).priority(10));
+        }
+        for number in 0..3 {
+            world.pod(of("b", &format!("b{number}")));
+        }
+        quota(&mut world, "c", 4, 4);
+        world.run();
+        bound(&world).join(" ")
+    };
+    assert_eq!(order_of(json!({})), "a0 b0 a1 b1 a2 b2");
+    assert_eq!(order_of(json!({"queueOrder": "Priority"})), "a0 a1 a2 b0 b1 b2");
+}
+
+/// Whether an autoscaler would add nodes for a pod: cluster-autoscaler and Karpenter look at the
+/// reason.
+fn asks_for_nodes(world: &World, name: &str) -> bool {
+    world_condition(world, name).starts_with("Unschedulable: ")
+}
+
+#[test]
+fn pods_over_quota_do_not_ask_for_nodes() {
+    let mut world = nodes_of(1, 1);
+    quota(&mut world, "a", 2, 2);
+    world.pod(of("a", "large").cpu("3"));
+    world.pod(of("a", "fits"));
+    world.run();
+    world.pod(of("a", "homeless"));
+    world.run();
+    assert!(asks_for_nodes(&world, "homeless"));
+    let condition = world_condition(&world, "large");
+    assert!(condition.starts_with("QuotaExceeded: 0/1 nodes are available: Pod"), "{condition}");
+}
+
+#[test]
+fn group_asks_for_nodes_only_if_its_quota_has_room_for_it() {
+    let mut world = setup_with(fit_as("NodeResourcesFit"), json!({})).build();
+    world.node(node("n0").allocatable("cpu", "3"));
+    quota(&mut world, "a", 4, 4);
+    pod_group(&mut world, "h", 5);
+    gang_of(&mut world, "a", "h", 5);
+    world.run();
+    let text = "5 pods ask for more cpu than ElasticQuota default/a may use";
+    for number in 0..5 {
+        let condition = world_condition(&world, &format!("h{number}"));
+        assert!(condition.starts_with("QuotaExceeded: pod group is unschedulable"), "{condition}");
+        assert!(condition.ends_with(text), "{condition}");
+    }
+    let told = conditions(&world).pop().unwrap();
+    assert!(told.contains(text) && !told.contains("lacks"), "{told}");
+    pod_group(&mut world, "g", 4);
+    gang_of(&mut world, "a", "g", 4);
+    world.run();
+    (0..4).for_each(|number| assert!(asks_for_nodes(&world, &format!("g{number}"))));
+    let told = conditions(&world).pop().unwrap();
+    assert!(told.ends_with(", lacks 1 node like n0 (cpu 3)"), "{told}");
+    world.node(node("n1").allocatable("cpu", "3"));
+    world.run_for(60);
+    assert_eq!(used(&world, "a"), 4000);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub use self::placement::{
 };
 pub use self::points::ExtensionPoint;
 pub use self::queued::{
-    EntityKey, History, QueueTimes, QueuedEntity, QueuedGroup, QueuedPod, Waiting,
+    EntityKey, History, MissingNodes, QueueTimes, QueuedEntity, QueuedGroup, QueuedPod, Waiting,
 };
 pub use self::registration::{EventRegistration, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};

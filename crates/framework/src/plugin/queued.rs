@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -194,8 +195,32 @@ pub struct QueuedGroup {
     pub priority: i32,
     /// What has happened to the group in the queue.
     pub history: History,
+    /// The nodes that the last attempt lacked.
+    pub missing_nodes: Option<MissingNodes>,
     /// The members, in the order in which they are placed; empty only during an attempt.
     members: Vec<QueuedPod>,
+}
+
+/// Nodes that a group lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingNodes {
+    /// Number of nodes.
+    pub count: usize,
+    /// What each has, for example `cpu 8, nvidia.com/gpu 4`.
+    pub shape: String,
+    /// A node of the cluster that is like it; without, each node is for one pod.
+    pub like: Option<Arc<str>>,
+}
+
+impl fmt::Display for MissingNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, shape, like } = self;
+        let nodes = if *count == 1 { "node" } else { "nodes" };
+        match like {
+            Some(like) => write!(f, "lacks {count} {nodes} like {like} ({shape})"),
+            None => write!(f, "lacks {count} {nodes} with {shape}"),
+        }
+    }
 }
 
 impl QueuedGroup {
@@ -204,7 +229,7 @@ impl QueuedGroup {
     pub fn new(key: PodGroupKey, priority: i32, member: QueuedPod) -> Self {
         let uid = Uid::from(&*format!("PodGroup {key}"));
         let history = member.history.clone();
-        Self { key, uid, priority, history, members: vec![member] }
+        Self { key, uid, priority, history, missing_nodes: None, members: vec![member] }
     }
 
     /// Returns the members, in the order in which they are placed.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::quota::Reading;
 use crate::{
     Bind, ClusterEvent, Decoders, EventForPod, EventResource, ExtensionPoint, ExtraFields, Feed,
     Filter, HintResult, Metric, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate,
@@ -88,8 +89,12 @@ macro_rules! define_plugin {
             pub decides_by_template: bool,
             /// Whether the plugin keeps the pods of a PodGroup together.
             pub schedules_groups: bool,
-            /// Whether the plugin reads the [books of quotas](crate::Cluster::quotas).
-            pub counts_quotas: bool,
+            /// How the plugin reads the [books of quotas](crate::Cluster::quotas), if it does.
+            pub counts_quotas: Option<Reading>,
+            /// Whether pods of quotas below their guarantee leave the queue first.
+            pub orders_by_quota: bool,
+            /// The reason of pods that the plugin rejects and that no new node can help.
+            pub rejects_as: Option<&'static str>,
             /// Whether the plugin preempts in place of DefaultPreemption.
             pub replaces_preemption: bool,
             /// Sentences for operators about the arguments, shown when the scheduler starts.
@@ -116,7 +121,9 @@ macro_rules! define_plugin {
                     events: None,
                     decides_by_template: false,
                     schedules_groups: false,
-                    counts_quotas: false,
+                    counts_quotas: None,
+                    orders_by_quota: false,
+                    rejects_as: None,
                     replaces_preemption: false,
                     notes: Vec::new(),
                     state: None,
@@ -297,9 +304,26 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     /// Declares that the plugin reads the [books of quotas](crate::Cluster::quotas), so that the
     /// cluster keeps them. [Watches](Self::watch) ElasticQuotas.
     #[must_use]
-    pub fn counts_quotas(mut self) -> Self {
-        self.built.counts_quotas = true;
+    pub fn counts_quotas(mut self, reading: Reading) -> Self {
+        self.built.counts_quotas = Some(reading);
         self.watch(crate::ELASTIC_QUOTAS)
+    }
+
+    /// Declares that pods of quotas below their guarantee leave the queue first, in profiles with
+    /// this plugin. The others leave it in the order of the QueueSort plugin.
+    #[must_use]
+    pub const fn orders_by_quota(mut self, orders: bool) -> Self {
+        self.built.orders_by_quota = orders;
+        self
+    }
+
+    /// Declares that no new node can help a pod which this plugin alone rejects. The condition
+    /// PodScheduled of the pod has this reason in place of `Unschedulable`, for which autoscalers
+    /// add nodes.
+    #[must_use]
+    pub const fn rejects_as(mut self, reason: &'static str) -> Self {
+        self.built.rejects_as = Some(reason);
+        self
     }
 
     /// Declares that the plugin preempts in place of DefaultPreemption, which is left out at

@@ -29,6 +29,8 @@ use self::protection::{PriorityClass, Protection};
 /// Name of the plugin.
 pub const NAME: &str = "CapacityScheduling";
 
+/// The reason of pods over quota, which autoscalers ignore.
+const REASON: &str = "QuotaExceeded";
 const GATED: &str = "waiting for the preemption for this pod to be finished";
 /// Number of candidates that are looked for at least.
 const FEWEST_CANDIDATES: usize = 100;
@@ -41,6 +43,19 @@ pub struct CapacitySchedulingArgs {
     /// not mention of CPU, memory and ephemeral storage is 0, and so is all that `min` does not
     /// mention.
     pub strict: bool,
+    /// Which pods leave the queue first.
+    pub queue_order: QueueOrder,
+}
+
+/// The order of the queue between quotas of one level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueOrder {
+    /// Quotas below their guarantee go first, the one first whose dominant share of it is least.
+    /// The others follow in the order of the QueueSort plugin.
+    #[default]
+    DominantShare,
+    /// The order of the QueueSort plugin: by priority, then by time.
+    Priority,
 }
 
 /// The plugin.
@@ -74,7 +89,9 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         | ActionType::UPDATE_NODE_TAINT;
     Ok(plugin
         .args(&args)
-        .counts_quotas()
+        .counts_quotas(reading)
+        .orders_by_quota(args.queue_order == QueueOrder::DominantShare)
+        .rejects_as(REASON)
         .replaces_preemption()
         .decides_by_template()
         .read(EventResource::PodDisruptionBudget)

@@ -65,7 +65,7 @@ impl PreEnqueue for Quota {
 }
 
 /// A plugin that tests name as rejector. Its own Filter passes every pod.
-struct Rejector;
+pub(super) struct Rejector;
 
 impl Filter for Rejector {
     fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
@@ -135,9 +135,14 @@ pub(crate) fn profiles() -> Profiles {
 
 /// Returns the profile at a level.
 pub(crate) fn profiles_at(level: Level) -> Profiles {
+    profiles_with(level, None)
+}
+
+/// Returns the profile with a further plugin.
+pub(super) fn profiles_with(level: Level, further: Option<Plugin>) -> Profiles {
     let mut registry = Registry::new().with_gates(PluginGates::at(level));
     let mut defaults = Vec::new();
-    for plugin in plugins() {
+    for plugin in plugins().into_iter().chain(further) {
         defaults.push(PluginRef::new(&plugin.name, 0));
         let name = plugin.name.clone();
         registry.register(&name, move |_| Ok(plugin.clone())).unwrap();

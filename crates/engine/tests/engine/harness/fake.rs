@@ -324,9 +324,14 @@ impl PostBind for Fake {
 
 /// NodeResourcesFit in a few lines: cpu and number of pods.
 pub(crate) fn fit() -> Fake {
+    fit_as("Fit")
+}
+
+/// The same under this name.
+pub(crate) fn fit_as(name: &'static str) -> Fake {
     let grows = node_event(ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE);
     let shrinks = pod_event(ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN);
-    fake("Fit").on(grows).on(shrinks).filter(|pod, node| {
+    fake(name).on(grows).on(shrinks).filter(|pod, node| {
         let free = node.allocatable().milli_cpu - node.requested().milli_cpu;
         match node.pod_count() < node.allowed_pods() {
             false => no("Too many pods"),

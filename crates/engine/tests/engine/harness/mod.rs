@@ -5,7 +5,7 @@ mod ports;
 mod preempting;
 mod world;
 
-pub(crate) use fake::{Fake, Log, fake, fit, gates, held};
+pub(crate) use fake::{Fake, Log, fake, fit, fit_as, gates, held};
 pub(crate) use ports::{Accepted, Extenders, Recorder};
 pub(crate) use preempting::preempting;
 pub(crate) use world::{Setup, World, key, world};
