@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets, as preemption reads them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::HashMap;
@@ -22,8 +22,8 @@ pub(super) struct DisruptionBudgets {
     ids: HashMap<Name, BudgetIx>,
     budgets: Slab<DisruptionBudget>,
     by_selector: SelectorIndex<BudgetIx>,
-    /// Pods that the scheduler evicts and that a budget counts, until the eviction ends.
-    evicted: BTreeSet<Uid>,
+    /// Pods that the scheduler evicts, until the eviction ends.
+    evicted: BTreeMap<Uid, Pod>,
     /// Number of budgets that were added or removed.
     changes: u64,
 }
@@ -201,16 +201,26 @@ impl Cluster {
             let budget = all.budgets.get_mut(ix.0);
             if budget.shown.pods.matches(pod) && budget.is_charged_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
-                all.evicted.insert(pod.uid.clone());
             }
         }
+        all.evicted.insert(pod.uid.clone(), pod.clone());
+    }
+
+    /// Returns the pods that the scheduler evicts and that are not gone.
+    pub fn evicted(&self) -> impl Iterator<Item = &Pod> {
+        self.disruption_budgets.evicted.values()
+    }
+
+    /// Whether the scheduler evicts a pod that is not gone.
+    pub fn is_evicted(&self, pod: &Uid) -> bool {
+        self.disruption_budgets.evicted.contains_key(pod)
     }
 
     /// Records that the eviction of the pod is cancelled or that the pod is gone. Clears it from
     /// every budget that counts it, even if the budget no longer selects the pod.
     pub fn cancel_eviction(&mut self, pod: &Uid) {
         let all = &mut self.disruption_budgets;
-        if all.evicted.remove(pod) {
+        if all.evicted.remove(pod).is_some() {
             all.budgets.values_mut().for_each(|budget| {
                 budget.evicting.remove(pod);
             });

@@ -134,6 +134,26 @@ fn guarantee_is_taken_back_from_the_newest_borrowed_pods() {
 }
 
 #[test]
+fn pods_that_are_evicted_for_others_are_not_evicted_for_nothing() {
+    let mut world = nodes_of(8, 2);
+    quota(&mut world, "a", 8, 16);
+    quota(&mut world, "b", 8, 16);
+    for number in 0..12 {
+        let node = format!("n{}", number % 2);
+        world.pod(of("b", &format!("b{number}")).started(number).on(&node));
+    }
+    for number in 0..8 {
+        world.pod(of("a", &format!("a{number}")));
+    }
+    // All attempts come before the first eviction ends.
+    world.run_for(60);
+    let mut evicted = world.evictions();
+    evicted.sort_unstable();
+    assert_eq!(evicted, ["b10", "b11", "b8", "b9"]);
+    assert_eq!((used(&world, "a"), used(&world, "b")), (8000, 8000));
+}
+
+#[test]
 fn reclaim_takes_pods_of_several_nodes_if_only_together_they_make_room_in_the_quota() {
     let mut world = nodes_of(2, 3);
     quota(&mut world, "a", 2, 4);

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 
 use super::units::Unit;
-use super::{Exempts, Reclaim};
+use super::{Exempts, Reclaim, leaving};
 use crate::preemption::groups::{Candidate, preempt_among};
-use crate::quota::{Amounts, QuotaView, Reading, Request, Sums};
+use crate::quota::{Amounts, QuotaView, Reading, Request};
 use crate::{Handle, PluginName, Pod, PodGroupPostFilterResult, PodGroupTrial, PodIx, QueuedPod};
 
 /// Finds pods to evict so that enough members of a group fit on nodes and into their quota,
@@ -55,6 +55,7 @@ fn of_group<'a>(
         asked,
         spared: Some(trial.group()),
         exempts,
+        leaving: leaving(cluster),
         wall_time: handle.wall_time(),
         shares: RefCell::default(),
         gives: RefCell::default(),
@@ -65,7 +66,7 @@ impl Reclaim<'_> {
     /// Returns the units that may all be taken, from the least important on: a quota gives no more
     /// once it has come down to its guarantee.
     fn takeable(&self, units: Vec<Unit>) -> Vec<Unit> {
-        let mut less = Sums::default();
+        let mut less = self.leaving.clone();
         let mut taken = Vec::new();
         let take = |unit| {
             taken.push(unit);

@@ -34,6 +34,8 @@ pub struct Reclaim<'a> {
     /// The group that gets the room, whose own pods are spared.
     spared: Option<&'a PodGroupKey>,
     exempts: Exempts<'a>,
+    /// What pods use that are evicted already. They make room for the pods that are nominated.
+    leaving: Sums,
     wall_time: Time,
     shares: RefCell<BTreeMap<(QuotaIx, ResourceIx), i128>>,
     /// Whether something may be taken from a quota at the beginning.
@@ -80,6 +82,7 @@ impl<'a> Reclaim<'a> {
             asked,
             spared: None,
             exempts,
+            leaving: leaving(cluster),
             wall_time: handle.wall_time(),
             shares: RefCell::default(),
             gives: RefCell::default(),
@@ -122,7 +125,7 @@ impl<'a> Reclaim<'a> {
             Reading::Strict => self.is_entitled_strictly(own),
             Reading::Mentioned => self.is_entitled(own, other),
         };
-        is_entitled && self.is_above(Level::Owed, other, &Sums::default())
+        is_entitled && self.is_above(Level::Owed, other, &self.leaving)
     }
 
     fn is_entitled_strictly(&self, own: QuotaIx) -> bool {
@@ -181,6 +184,17 @@ impl<'a> Reclaim<'a> {
         let mut shares = self.shares.borrow_mut();
         *shares.entry((quota, resource)).or_insert_with(|| self.books().share_of(quota, resource))
     }
+}
+
+/// Returns what the pods use that are evicted already.
+fn leaving(cluster: &Cluster) -> Sums {
+    let (books, mut sums) = (cluster.quotas(), Sums::default());
+    for pod in cluster.evicted() {
+        if let Some(quota) = books.quota_of(pod) {
+            books.sum_up(&mut sums, quota.ix(), &books.used_by(pod), 1);
+        }
+    }
+    sums
 }
 
 /// Returns the quotas from `own` upwards that are not above `other`, the highest of which has the

@@ -3,7 +3,6 @@
 use super::units::Unit;
 use super::{Level, Reclaim};
 use crate::preemption::Victims;
-use crate::quota::Sums;
 use crate::{NodeIx, PodIx, Status, Trial};
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -24,7 +23,8 @@ struct Victim {
 /// node that the preemptor may take are taken, the least important first, as long as their quotas
 /// are above their guarantees. If its quota still has no room, pods of other nodes follow. Then as
 /// many as possible are put back: first those whose eviction violates a PodDisruptionBudget, then
-/// the others, the most important first. Pods that end anyway are put back last.
+/// the others, the most important first. Pods that end anyway are put back last. Pods that are
+/// evicted for others count as gone in their quotas.
 ///
 /// # Errors
 /// No pod may be taken, the pod does not fit without them, or a plugin fails.
@@ -34,7 +34,7 @@ pub fn reclaim_on_node(
     trial: &mut dyn Trial,
     elsewhere: &mut Elsewhere,
 ) -> Result<Victims, Status> {
-    let mut less = Sums::default();
+    let mut less = reclaim.leaving.clone();
     let mut victims: Vec<Victim> = Vec::new();
     reclaim.take_all(reclaim.units(std::iter::once(node)), &mut less, |unit| {
         unit.pods.iter().try_for_each(|pod| trial.remove_pod(*pod))?;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::units::{priority_of, start_of};
 use super::{Level, Reclaim, Right};
 use crate::quota::{Amounts, QuotaIx, QuotaView, Sums};
-use crate::{BudgetIx, NodeIx, PodGroup, PodGroupKey, PodIx, SchedulingPolicy, Time};
+use crate::{BudgetIx, NodeIx, Pod, PodGroup, PodGroupKey, PodIx, SchedulingPolicy, Time};
 
 /// Pods that are evicted together or not at all: those of a gang that it cannot do without, those
 /// of a PodGroup with the disruption mode `all`, or one pod.
@@ -50,7 +50,11 @@ impl Reclaim<'_> {
         let mut known: HashSet<PodGroupKey> = HashSet::new();
         for (ix, pod) in nodes.flat_map(|node| self.cluster.node(node).placed()) {
             let priority = priority_of(self.cluster, pod);
-            let Some(right) = self.right_to(pod, priority) else { continue };
+            let leaves = |pod: &Pod| self.cluster.is_evicted(&pod.uid);
+            let right = self.right_to(pod, priority);
+            if right.is_none() && !leaves(pod) {
+                continue;
+            }
             let group = self.cluster.pod_group_of(pod);
             if self.spared.is_some() && group.as_ref().map(|(key, _)| key) == self.spared {
                 continue;
@@ -64,11 +68,16 @@ impl Reclaim<'_> {
                 Some(_) => continue,
                 None => (None, SmallVec::from_elem(ix, 1)),
             };
-            let spares = |ix: &PodIx| (self.exempts)(&self.cluster.pod(*ix).pod);
-            if !pods.iter().any(spares) {
-                let place = units.len();
-                units.push(self.unit(pods, right, priority, key, place));
-            }
+            let mut placed = pods.iter().map(|ix| &*self.cluster.pod(*ix).pod);
+            let right = match placed.clone().all(leaves) {
+                true => Right::Priority,
+                false => match right.filter(|_| !placed.any(self.exempts)) {
+                    Some(right) => right,
+                    None => continue,
+                },
+            };
+            let place = units.len();
+            units.push(self.unit(pods, right, priority, key, place));
         }
         units.sort_by_key(|unit| unit.importance);
         self.mark_violations(&mut units);
@@ -87,7 +96,9 @@ impl Reclaim<'_> {
         let placed = || pods.iter().map(|ix| &self.cluster.pod(*ix).pod);
         let quota = placed().next().and_then(|pod| books.quota_of(pod)).map(QuotaView::ix);
         let mut amounts = Amounts::default();
-        placed().for_each(|pod| amounts.add_all(&books.used_by(pod)));
+        let leaves = |pod: &Pod| self.cluster.is_evicted(&pod.uid);
+        let staying = placed().filter(|pod| !leaves(pod));
+        staying.for_each(|pod| amounts.add_all(&books.used_by(pod)));
         let start = placed().map(|pod| start_of(pod, self.wall_time)).min();
         let is_surplus = core_of.is_none()
             && placed()
@@ -102,7 +113,7 @@ impl Reclaim<'_> {
                 start: start.unwrap_or(self.wall_time),
                 place,
             },
-            ends: placed().all(|pod| pod.terminating),
+            ends: placed().all(|pod| pod.terminating || leaves(pod)),
             violations: 0,
             core_of,
             pods,
