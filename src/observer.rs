@@ -10,7 +10,7 @@ use control::scheduler::Scheduler;
 use engine::Engine;
 use engine::ports::{Count, Probe, Span};
 use engine::queue::{Place, Queue};
-use framework::{Code, Time};
+use framework::{Code, QueuedEntity, Time};
 use tracing::warn;
 
 use crate::http::Health;
@@ -106,8 +106,21 @@ impl MetricsObserver {
             self.count_unschedulable_pods(queue);
             self.find_oldest_pods(queue, now);
             self.count_in_flight_events(queue);
+            self.count_missing_nodes(queue);
             self.metrics.set_quotas(engine.world().cluster().quotas());
         }
+    }
+
+    /// Counts the nodes that groups lack.
+    fn count_missing_nodes(&self, queue: &Queue) {
+        let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, entity) in queue.entities() {
+            let QueuedEntity::Group(group) = entity else { continue };
+            if let Some(nodes) = &group.missing_nodes {
+                *missing.entry(&nodes.shape).or_default() += nodes.count;
+            }
+        }
+        self.metrics.set_missing_nodes(missing);
     }
 
     fn find_oldest_pods(&self, queue: &Queue, now: Time) {

@@ -454,6 +454,12 @@ impl Metrics {
         }
     }
 
+    /// Sets the number of nodes that groups lack, by what such a node has.
+    pub fn set_missing_nodes<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, usize)>) {
+        self.queues.missing_nodes.reset();
+        set_sizes(&self.queues.missing_nodes, nodes);
+    }
+
     /// Sets the metrics of quotas.
     pub fn set_quotas(&self, books: &framework::quota::Books) {
         self.quotas.set(books);

@@ -223,6 +223,7 @@ pub(super) struct Queues {
     pub(super) entities: IntGaugeVec,
     pub(super) incoming_entities: IntCounterVec,
     pub(super) unschedulable: IntGaugeVec,
+    pub(super) missing_nodes: IntGaugeVec,
     pub(super) in_flight: IntGaugeVec,
     pub(super) oldest: GaugeVec,
     pub(super) cache_size: IntGaugeVec,
@@ -273,6 +274,15 @@ impl Queues {
                        leak. `plugin=\"PodGroups\"` has the [members of \
                        groups](groups.md) that are gated",
                 ..BETA
+            }),
+            missing_nodes: table.gauges(Declaration {
+                name: "loadmaster_pod_group_missing_nodes",
+                labels: &["shape"],
+                help: "Nodes that waiting PodGroups lack, by what such a node has.",
+                page: "Nodes that waiting [PodGroups](guides/autoscalers.md#groups) lack, by what \
+                       such a node has of the resources that they ask for; updated every five \
+                       seconds",
+                ..ALPHA
             }),
             in_flight: table.gauges(Declaration {
                 name: "scheduler_inflight_events",

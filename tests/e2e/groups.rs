@@ -196,7 +196,9 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
         let message = condition["message"].as_str().unwrap();
         let missing = message.strip_prefix(&text).unwrap_or_else(|| panic!("{condition}"));
         let reasons = "0/64 nodes are available: 64 Insufficient cpu";
-        assert!(missing.starts_with(", pod second-") && missing.ends_with(reasons), "{condition}");
+        let (why, nodes) = missing.split_once(", lacks ").unwrap_or_else(|| panic!("{condition}"));
+        assert!(why.starts_with(", pod second-") && why.ends_with(reasons), "{condition}");
+        assert!(nodes.starts_with("16 nodes like ") && nodes.ends_with(" (cpu 1)"), "{condition}");
         assert_eq!(
             (&condition["status"], &condition["type"]),
             (&json!("False"), &json!(names.condition))

@@ -150,6 +150,7 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_features(&Gates::default());
     metrics.set_leader_election(true, 3);
     metrics.set_quotas(&quotas());
+    metrics.set_missing_nodes([("cpu 8", 2)]);
     metrics.undecodable("pods");
     let client = metrics.rest_client();
     client.requested("GET", "h:1", Some(200));

@@ -118,7 +118,7 @@ pub(crate) fn over_quota(
         Refusal::Max { quota, resource } => {
             (format!("ElasticQuota {} may use", books.view(quota).key()), resource)
         }
-        Refusal::Total { resource } => ("all ElasticQuotas may use".to_owned(), resource),
+        Refusal::Total { resource } => ("all ElasticQuotas together may use".to_owned(), resource),
     };
     let resource = books.resource_name(resource);
     Some(format!("{needed} pods ask for more {resource} than {limit}"))
