@@ -46,7 +46,7 @@ const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 /// [{nodeSelector: {pool: a}}], scale: [{kind: Deployment, namespace: shop, name: web, replicas:
 /// 5}], taint: [{nodeSelector: {pool: gpu}, taint: "team=ml:NoSchedule"}], untaint: [{nodes:
 /// [node-5], taint: spot}], label: [{nodes: [node-6], labels: {disk: ssd}}], priority: [{kind: Pod,
-/// name: a, value: 1000}]}
+/// name: a, value: 1000}], quotas: [{namespace: team-a, name: quota, by: +10%}]}
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("plots"))]
 pub(super) struct Args {

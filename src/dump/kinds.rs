@@ -49,6 +49,7 @@ const KINDS: &[&Kind] = &[
     kinds::ROLLOUT,
     kinds::POD_GROUP,
     kinds::COSCHEDULING_POD_GROUP,
+    kinds::ELASTIC_QUOTA,
 ];
 
 /// Returns the kinds of a dump, the pods last. A kind that a scheduler may watch is one of them.

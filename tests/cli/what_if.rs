@@ -7,6 +7,9 @@ use super::{Answer, loadmaster, written};
 /// A dump with two nodes, a Deployment, a DaemonSet, a StatefulSet and single pods.
 const DUMP: &str = "whatif/dump.yaml";
 
+/// A dump with quotas of two teams.
+const TEAMS: &str = "whatif/quotas.yaml";
+
 /// The header of a document with changes.
 const HEADER: &str = "apiVersion: whatif.loadmaster.io/v1\nkind: Changes\n";
 
@@ -295,6 +298,24 @@ fn another_configuration_is_a_change() {
     let answer = loadmaster(&args).json();
     let placed = listed(&answer, "placed", "name");
     assert_eq!(placed, pairs([("huge", "huge")]), "room does not count");
+}
+
+#[test]
+fn team_with_a_larger_quota_runs_more_pods() {
+    let change = format!("{HEADER}quotas: [{{namespace: team-a, name: quota, by: +10%}}]\n");
+    let change = written("whatif-quotas.yaml", change.as_bytes());
+    let config = "whatif/teams-config.yaml";
+    let args = ["whatif", "-f", &change, "--dump", TEAMS, "--config", config, "-o"];
+    let ask = |form: &str| loadmaster(&[&args[..], &[form]].concat());
+    let answer = ask("json").json();
+    assert_eq!(answer["summary"]["placed"], 1, "{answer}");
+    let row = |guaranteed: u32, pending: u32| {
+        json!({"quota": "team-a/quota", "resource": "cpu", "guaranteed": guaranteed,
+            "used": guaranteed, "pending": pending})
+    };
+    assert_eq!(answer["quotas"], json!([{"before": row(10, 2), "after": row(11, 1)}]));
+    let text = ask("table").text();
+    assert!(text.contains("team-a/quota  cpu       10 > 11     10 > 11  2 > 1"), "{text}");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::rollout::{self, Rollout, RolloutStep};
 use crate::workloads::{Unread, Workload};
 use crate::world::Evicted;
 use crate::{
-    BuildError, DumpedObject, DumpedPod, NodeUsage, Settings, State, Usage, World, budgets,
-    ephemeral, usage,
+    BuildError, DumpedObject, DumpedPod, NodeUsage, QuotaUsage, Settings, State, Usage, World,
+    budgets, ephemeral, quotas, usage,
 };
 
 /// A cluster dump, decoded.
@@ -87,6 +87,8 @@ pub struct Simulation {
     pub nodes: Vec<NodeUsage>,
     /// The sum over the nodes.
     pub total: BTreeMap<String, Usage>,
+    /// What the pods of ElasticQuotas use after the run.
+    pub quotas: Vec<QuotaUsage>,
     /// Number of ignored objects, by kind.
     pub other_kinds: BTreeMap<String, usize>,
     /// Metrics of plugins, by name.
@@ -329,6 +331,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
     summary.evicted = evicted.len();
     let nodes = usage::of_nodes(world.engine().cluster());
     let total = usage::total(&nodes);
+    let quotas = quotas::of_quotas(world.engine().cluster());
     let explanations = explanations(&mut world, &pending, &left, question)?;
     warnings.extend(world.warnings());
     Ok(Simulation {
@@ -342,6 +345,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
         evicted,
         nodes,
         total,
+        quotas,
         other_kinds: dump.other_kinds,
         metrics: world.metrics(),
         warnings,

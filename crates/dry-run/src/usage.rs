@@ -45,7 +45,7 @@ impl Serialize for Usage {
 
 /// Formats whole numbers without a point, if a float represents them exactly, and others to the
 /// thousandth, the resolution of CPU.
-fn shortest(number: f64) -> Value {
+pub(crate) fn shortest(number: f64) -> Value {
     const EXACT: f64 = (1_u64 << 53) as f64;
     let number = if number.abs() < EXACT { (number * 1000.0).round() / 1000.0 } else { number };
     if number.fract() == 0.0 && number.abs() < EXACT {

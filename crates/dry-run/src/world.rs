@@ -479,9 +479,9 @@ impl World {
         let Some(history) = self.histories.get_mut(pod).filter(|_| is_member) else { return };
         let message = condition.message.to_string();
         match &*condition.reason {
-            "Unschedulable" => history.state = State::Unschedulable(message),
             "SchedulerError" => history.state = State::Failed(message),
-            _ => {}
+            "SchedulingGated" => {}
+            _ => history.state = State::Unschedulable(message),
         }
     }
 

@@ -255,6 +255,8 @@ kinds! {
 
     COSCHEDULING_POD_GROUP = "scheduling.x-k8s.io" "v1alpha1" "PodGroup"
         "podgroups" Namespaced Other;
+    ELASTIC_QUOTA = "scheduling.x-k8s.io" "v1alpha1" "ElasticQuota"
+        "elasticquotas" Namespaced Other;
 
     CLUSTER_TRAINING_RUNTIME = "trainer.kubeflow.org" "v1alpha1" "ClusterTrainingRuntime"
         "clustertrainingruntimes" Cluster Other;

@@ -274,6 +274,7 @@ fn document_describes_the_answer() {
     assert_eq!(sorted(keys(&answer)), sorted(described("WhatIf")));
     assert_eq!(sorted(keys(&answer["summary"])), sorted(described("Summary")));
     assert_eq!(sorted(keys(&answer["nodes"]["after"][0])), sorted(described("Node")));
+    assert_eq!(answer["quotas"], json!([]));
     let steps = &document["components"]["schemas"]["WhatIf"]["properties"]["upgrade"]["items"];
     assert_eq!(sorted(keys(&answer["upgrade"][0])), sorted(keys(&steps["properties"])));
 }

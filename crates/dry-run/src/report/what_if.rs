@@ -23,6 +23,7 @@ pub fn what_if(answer: &WhatIf, layout: Layout) -> String {
         ("REMOVED by workloads with fewer replicas", scaled_down(answer)),
         ("LOST, no controller makes them again", lost(answer)),
         ("UPGRADE, node by node", upgrade(answer)),
+        ("QUOTAS, before > after", quotas(answer)),
         ("PODDISRUPTIONBUDGETS IN THE WAY of evictions all at once", budgets(answer)),
     ];
     for (title, List { columns, rows }) in lists {
@@ -173,6 +174,24 @@ fn upgrade(answer: &WhatIf) -> List {
         vec![Cell::from(&step.node), step.displaced.to_string().into(), waiting.into()]
     });
     List::new(&["NODE", "PODS", "WITHOUT A NODE MEANWHILE"], rows)
+}
+
+fn quotas(answer: &WhatIf) -> List {
+    let rows = answer.quotas.iter().map(|Sides { before, after }| {
+        let name = &after.resource;
+        let change = |before: String, after: String| match before == after {
+            true => Cell::from(after),
+            false => Cell::from(format!("{before} > {after}")),
+        };
+        vec![
+            Cell::from(&after.quota),
+            Cell::from(name),
+            change(amount(name, before.guaranteed), amount(name, after.guaranteed)),
+            change(amount(name, before.used), amount(name, after.used)),
+            change(before.pending.to_string(), after.pending.to_string()),
+        ]
+    });
+    List::new(&["QUOTA", "RESOURCE", "GUARANTEED", "USED", "PENDING"], rows)
 }
 
 fn budgets(answer: &WhatIf) -> List {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::changes::{Changes, Objection};
-use super::{nodes, workloads};
+use super::{nodes, quotas, workloads};
 use crate::workloads::MOST_PODS;
 use crate::{DumpedObject, DumpedPod};
 
@@ -137,7 +137,7 @@ impl Default for Limits {
     }
 }
 
-/// Applies a change: nodes first, then workloads. Pods that come back keep their names, and wait
+/// Applies a change: nodes first, then workloads and quotas. Pods that come back keep their names, and wait
 /// for a node.
 ///
 /// # Errors
@@ -150,5 +150,6 @@ pub fn apply(
     let (mut applied, mut objections) = (Applied::default(), Vec::new());
     nodes::apply(inventory, documents, limits, &mut applied, &mut objections);
     workloads::apply(inventory, documents, limits, &mut applied, &mut objections);
+    quotas::apply(inventory, documents, &mut objections);
     if objections.is_empty() { Ok(applied) } else { Err(objections) }
 }

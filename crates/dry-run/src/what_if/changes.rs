@@ -38,6 +38,8 @@ pub struct Changes {
     pub label: Vec<LabelNodes>,
     /// Priorities of pods.
     pub priority: Vec<SetPriority>,
+    /// Other amounts of ElasticQuotas.
+    pub quotas: Vec<ChangeQuota>,
 }
 
 /// A workload with another number of replicas.
@@ -130,6 +132,26 @@ pub struct SetPriority {
     pub value: i32,
 }
 
+/// Other amounts of an ElasticQuota. An amount is a quantity, or a change of the one before such as
+/// `+10%`; null removes one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeQuota {
+    /// The namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The change of all amounts of `min` and `max`.
+    pub by: Option<String>,
+    /// Guaranteed amounts.
+    #[serde(default)]
+    pub min: BTreeMap<String, Option<String>>,
+    /// Largest amounts.
+    #[serde(default)]
+    pub max: BTreeMap<String, Option<String>>,
+}
+
 fn default_namespace() -> String {
     "default".to_owned()
 }
@@ -139,8 +161,13 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         let lists = [&self.drain, &self.cordon, &self.uncordon, &self.remove_nodes];
         let lengths = [self.scale.len(), self.add_nodes.len(), self.taint.len()];
-        let further =
-            [self.untaint.len(), self.label.len(), self.priority.len(), self.upgrade.len()];
+        let further = [
+            self.untaint.len(),
+            self.label.len(),
+            self.priority.len(),
+            self.upgrade.len(),
+            self.quotas.len(),
+        ];
         lists.into_iter().all(Vec::is_empty) && lengths.into_iter().chain(further).all(|n| n == 0)
     }
 }

@@ -8,6 +8,7 @@ mod apply;
 mod changes;
 mod nodes;
 mod pools;
+mod quotas;
 mod unseen;
 mod workloads;
 
@@ -22,12 +23,13 @@ use serde_json::Value;
 
 pub use self::apply::{Applied, Cause, Inventory, Limits, LostPod, RemovedPod, apply};
 pub use self::changes::{
-    AddNodes, Changes, LabelNodes, Objection, Scale, SetPriority, TaintNodes, UpgradeNodes,
+    AddNodes, ChangeQuota, Changes, LabelNodes, Objection, Scale, SetPriority, TaintNodes,
+    UpgradeNodes,
 };
 pub(crate) use self::nodes::{cordon, make_again};
 use crate::cluster::{Dump, Error, LeftPod, LeftState, Question, Simulation, simulate};
 use crate::workloads::Unread;
-use crate::{DumpedPod, NodeUsage, RolloutStep, Usage, budgets};
+use crate::{DumpedPod, NodeUsage, QuotaUsage, RolloutStep, Usage, budgets};
 
 /// The effects of a change. Its JSON form is an interface: fields are added, never renamed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,6 +53,9 @@ pub struct WhatIf {
     pub lost: Vec<LostPod>,
     /// The sum over the nodes after each run, by resource.
     pub utilisation: Sides<BTreeMap<String, Usage>>,
+    /// The quotas whose usage, guarantee or number of waiting pods differs, by name and resource.
+    #[serde(default)]
+    pub quotas: Vec<Sides<QuotaUsage>>,
     /// The upgrade of each node, in its order.
     #[serde(default)]
     pub upgrade: Vec<RolloutStep>,
@@ -428,11 +433,29 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, mut applied: Applie
         lost: applied.lost,
         warnings: warnings(&[&runs.before.warnings, &applied.warnings, &runs.after.warnings]),
         utilisation: Sides { before: runs.before.total, after: runs.after.total },
+        quotas: quotas(runs.before.quotas, runs.after.quotas),
         upgrade: runs.after.upgrade,
         budgets: Vec::new(),
         unread,
         nodes: Some(Sides { before: runs.before.nodes, after: runs.after.nodes }),
     }
+}
+
+/// Returns the quotas that differ. A quota or resource that only one side has counts as 0 on the
+/// other.
+fn quotas(before: Vec<QuotaUsage>, after: Vec<QuotaUsage>) -> Vec<Sides<QuotaUsage>> {
+    let nothing =
+        |own: &QuotaUsage| QuotaUsage { guaranteed: 0.0, used: 0.0, pending: 0, ..own.clone() };
+    let mut rows: BTreeMap<(String, String), Sides<QuotaUsage>> = BTreeMap::new();
+    let key = |own: &QuotaUsage| (own.quota.clone(), own.resource.clone());
+    for own in before {
+        rows.insert(key(&own), Sides { after: nothing(&own), before: own });
+    }
+    for own in after {
+        let row = Sides { before: nothing(&own), after: own.clone() };
+        rows.entry(key(&own)).or_insert(row).after.clone_from(&own);
+    }
+    rows.into_values().filter(|row| row.before != row.after).collect()
 }
 
 /// Returns the evictions of the change, and the number of them that happen without it, too.

@@ -113,6 +113,45 @@ fn drained_node_keeps_daemons_and_static_pods() {
     assert_eq!((names(&removed), applied.gone_with_nodes), (vec!["ReplicaSet"], 2));
 }
 
+fn quota(spec: &Value) -> DumpedObject {
+    let kind = EventResource::Custom(framework::ELASTIC_QUOTAS.into());
+    let raw = to_raw_value(&json!({"spec": spec})).unwrap().into();
+    DumpedObject { kind, namespace: "default".into(), name: "a".into(), raw }
+}
+
+#[test]
+fn quota_changes_by_percent_and_by_amount() {
+    let spec = json!({"min": {"cpu": "10", "memory": "8Gi"}, "max": {"cpu": "20"}});
+    let changed = |entry: Value| {
+        let mut inventory = inventory(Vec::new(), &[]);
+        inventory.objects = vec![quota(&spec)];
+        apply(&mut inventory, &changes(json!({"quotas": [entry]})))?;
+        let quota: Value = serde_json::from_str(inventory.objects[0].raw.get()).unwrap();
+        Ok(quota["spec"].clone())
+    };
+    assert_eq!(
+        changed(json!({"name": "a", "by": "+10%"})),
+        Ok(json!({"min": {"cpu": "11", "memory": "9448928051"}, "max": {"cpu": "22"}}))
+    );
+    let single = json!({"name": "a", "min": {"cpu": "-25%", "memory": null}, "max": {"pods": "5"}});
+    assert_eq!(
+        changed(single),
+        Ok(json!({"min": {"cpu": "7500m"}, "max": {"cpu": "20", "pods": "5"}}))
+    );
+    let refused = [
+        (json!({"name": "a"}), "quotas[0]", "changes nothing"),
+        (json!({"name": "b", "by": "+10%"}), "quotas[0].name", "there is no ElasticQuota"),
+        (json!({"name": "a", "by": "10%"}), "quotas[0].by", "no change in percent"),
+        (json!({"name": "a", "min": {"pods": "+5%"}}), "quotas[0].min[pods]", "does not mention"),
+        (json!({"name": "a", "max": {"cpu": "many"}}), "quotas[0].max[cpu]", "no quantity"),
+    ];
+    for (entry, field, message) in refused {
+        let objections: Vec<Objection> = changed(entry).unwrap_err();
+        assert_eq!(objections[0].field, field);
+        assert!(objections[0].message.contains(message), "{}", objections[0].message);
+    }
+}
+
 #[test]
 fn uncordoned_node_loses_the_taint_of_the_node_controller() {
     let mut inventory = inventory(Vec::new(), &[]);
