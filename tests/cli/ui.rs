@@ -203,6 +203,21 @@ fn page_lists_pods_and_completes_names() {
 /// The gates with which the PodGroups of `podgroups.yaml` are placed in one rack.
 const RACKS: &str = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
 
+/// A dump with quotas of two teams, and a configuration in which they count.
+const TEAMS: [&str; 4] = ["--dump", "whatif/quotas.yaml", "--config", "whatif/teams-config.yaml"];
+
+#[test]
+fn page_shows_what_quotas_guarantee_and_use() {
+    let page = page_of(&TEAMS);
+    let (status, _, body) = page.get("/explain/quotas", &page.host, &page.cookie());
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let team = &answer["quotas"][0];
+    assert_eq!((&team["quota"], &team["pending"]), (&"team-a/quota".into(), &12.into()));
+    let bar = json!({"used": 0, "borrowed": 0, "wanted": 100, "min": 83, "share": 83});
+    assert_eq!(team["resources"][0]["bar"], bar);
+}
+
 #[test]
 fn page_lists_pod_groups_with_their_state() {
     let page = page_of(&["--dump", "podgroups.yaml", RACKS]);
@@ -279,6 +294,17 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
         assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
     }
+    let page = page_of(&TEAMS);
+    let text = shown(chromium, &page, "#/quotas");
+    let texts = [
+        "data-ready=\"quotas\"",
+        "2 quotas count",
+        "team-a/quota",
+        "cpu: 0 used of a share of 10, 10 guaranteed, 0 borrowed, 12 wanted",
+        "class=\"wanted\" style=\"width: 100%",
+        "class=\"guaranteed\" style=\"left: 83%",
+    ];
+    texts.iter().for_each(|own| assert!(text.contains(own), "the quotas lack {own}: {text}"));
     #[cfg(feature = "simulator")]
     {
         let directory = tempfile::tempdir().unwrap();

@@ -58,6 +58,24 @@ pub struct QuotaResource {
     pub wanted: String,
     /// What it uses of its share, in percent.
     pub percent: i64,
+    /// The same amounts, compared with each other.
+    #[serde(default)]
+    pub bar: QuotaBar,
+}
+
+/// Amounts of a resource of a quota, in percent of the largest of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaBar {
+    /// What pods with a node use.
+    pub used: i64,
+    /// What they use beyond the guarantee.
+    pub borrowed: i64,
+    /// What pods use and ask for.
+    pub wanted: i64,
+    /// The guarantee.
+    pub min: i64,
+    /// What may be used without owing it to others.
+    pub share: i64,
 }
 
 /// Answers about all quotas.
@@ -93,6 +111,9 @@ fn add(books: &Books, quota: QuotaView<'_>, depth: usize, rows: &mut Vec<QuotaRo
         let (used, share) = (quota.used(resource), books.share_of(quota.ix(), resource));
         let min = quota.min(resource).map(i128::from);
         let beyond = used - min.unwrap_or_default();
+        let wanted = quota.demand(resource);
+        let all = [used, share, wanted, min.unwrap_or_default(), 1].into_iter().max().unwrap_or(1);
+        let part = |amount: i128| narrow(amount.max(0).saturating_mul(100) / all);
         QuotaResource {
             resource: name.to_string(),
             used: text(used),
@@ -100,8 +121,15 @@ fn add(books: &Books, quota: QuotaView<'_>, depth: usize, rows: &mut Vec<QuotaRo
             max: quota.max(resource).map(|max| text(max.into())),
             share: text(share),
             borrowed: (beyond > 0).then(|| text(beyond)),
-            wanted: text(quota.demand(resource)),
+            wanted: text(wanted),
             percent: narrow(used.saturating_mul(100) / share.max(1)),
+            bar: QuotaBar {
+                used: part(used),
+                borrowed: part(beyond),
+                wanted: part(wanted),
+                min: part(min.unwrap_or_default()),
+                share: part(share),
+            },
         }
     });
     rows.push(QuotaRow {
@@ -173,6 +201,8 @@ mod tests {
         let own = &answer.quotas[3].resources[0];
         assert_eq!((&*own.used, own.borrowed.as_deref(), &*own.share), ("2", Some("1"), "2"));
         assert_eq!(own.percent, 100);
+        let bar = QuotaBar { used: 100, borrowed: 50, wanted: 100, min: 50, share: 100 };
+        assert_eq!(own.bar, bar);
         assert!(answer.summary.starts_with("4 quotas count, 1 use more"), "{}", answer.summary);
     }
 

@@ -183,6 +183,7 @@ fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {
         ["pods"] => json(&dump.pods(&parameters.filter())),
         ["groups"] => json(&dump.groups(&parameters.filter())),
         ["podgroups"] => json(&dump.pod_groups(&parameters.filter())),
+        ["quotas"] => json(&dump.quotas()),
         ["names"] => json(&dump.names(&parameters.filter())),
         ["cluster"] => json(&dump.cluster()),
         _ => bail!("there is no answer at {path}"),

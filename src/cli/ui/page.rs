@@ -28,12 +28,13 @@ use super::answers::Answers;
 const COOKIE: &str = "loadmaster-ui";
 const HTML: &str = include_str!("assets/index.html");
 const STYLE: &str = include_str!("assets/style.css");
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: [(&str, &str); 10] = [
     ("/app.js", include_str!("assets/app.js")),
     ("/decisions.js", include_str!("assets/decisions.js")),
     ("/dom.js", include_str!("assets/dom.js")),
     ("/heatmap.js", include_str!("assets/heatmap.js")),
     ("/lists.js", include_str!("assets/lists.js")),
+    ("/quotas.js", include_str!("assets/quotas.js")),
     ("/search.js", include_str!("assets/search.js")),
     ("/table.js", include_str!("assets/table.js")),
     ("/views.js", include_str!("assets/views.js")),

@@ -3,14 +3,15 @@
 import { follow } from './decisions.js';
 import { el, place } from './dom.js';
 import { groups, podGroups, pods } from './lists.js';
+import { quotas } from './quotas.js';
 import { complete } from './search.js';
 import * as views from './views.js';
 import { whatIf } from './whatif.js';
 
 const main = document.getElementById('main');
-const routes = { '': views.cluster, nodes: views.nodes, pods, groups, node: views.node, pod: views.pod, group: views.group, podgroups: podGroups, podgroup: views.podGroup, whatif: whatIf };
+const routes = { '': views.cluster, nodes: views.nodes, pods, groups, node: views.node, pod: views.pod, group: views.group, podgroups: podGroups, podgroup: views.podGroup, quotas, whatif: whatIf };
 /** Views that are shown again by themselves. */
-const followed = ['', 'pod', 'group', 'podgroup', 'node'];
+const followed = ['', 'pod', 'group', 'podgroup', 'node', 'quotas'];
 let asked = 0;
 
 async function ask(path) {
