@@ -51,7 +51,7 @@ use ::supercluster::registry::PipelineRegistry;
 use framework::Registry;
 
 /// Runs the `loadmaster` command with the in-tree plugins, those in `registry`, those of
-/// [`scheduler_plugins`] and [`rules`], whose names a plugin in `registry` may take.
+/// [`scheduler_plugins`], [`rules`] and [`reservation`], whose names a plugin in `registry` may take.
 pub fn run_with(registry: Registry) -> ExitCode {
     run_with_pipelines(registry, &PipelineRegistry::new())
 }
@@ -64,6 +64,7 @@ pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> E
         Ok(()) => {
             scheduler_plugins::add_to(&mut all);
             rules::add_to(&mut all);
+            reservation::add_to(&mut all);
             cli::run(all, pipelines)
         }
         Err(error) => {

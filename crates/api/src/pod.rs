@@ -203,6 +203,8 @@ pub struct UncommonFields {
     pub problems: Box<[Problem]>,
     /// See [`Pod::is_running_member`].
     pub is_running_member: bool,
+    /// See [`Pod::has_succeeded`].
+    pub has_succeeded: bool,
 }
 
 impl UncommonFields {
@@ -540,6 +542,7 @@ impl Pod {
             problems: problems.into(),
             is_running_member: status.phase == "Running"
                 && pod.metadata.labels.contains_key(POD_GROUP_LABEL),
+            has_succeeded: status.phase == "Succeeded",
         };
         Self {
             key: PodKey::new(&pod.metadata.namespace, &pod.metadata.name),

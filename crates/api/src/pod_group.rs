@@ -202,6 +202,11 @@ impl Pod {
         self.uncommon.as_ref().is_some_and(|uncommon| uncommon.is_running_member)
     }
 
+    /// Whether all containers of the pod have ended without a failure, for good.
+    pub fn has_succeeded(&self) -> bool {
+        self.uncommon.as_ref().is_some_and(|uncommon| uncommon.has_succeeded)
+    }
+
     /// Returns the PodGroup that the pod belongs to. `spec.schedulingGroup` goes before the
     /// [label](POD_GROUP_LABEL).
     pub fn pod_group(&self) -> Option<PodGroupKey> {

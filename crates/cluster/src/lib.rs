@@ -17,6 +17,7 @@ mod decoders;
 mod device_shapes;
 mod devices;
 mod free_volumes;
+mod holds;
 mod id_table;
 mod images;
 mod label_sets;
@@ -64,6 +65,7 @@ pub use self::decoders::Decoders;
 pub use self::device_shapes::{CountedDevices, DeviceShapes};
 pub use self::devices::DevicePools;
 pub use self::free_volumes::{FreeVolumes, VolumeKind, VolumeSet, VolumeSetIx};
+pub use self::holds::{Hold, Holder, Holds, Purpose, stays_with_its_node};
 pub use self::id_table::IdTable;
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
@@ -184,6 +186,7 @@ pub struct Cluster {
     disruption_budgets: DisruptionBudgets,
     pod_groups: PodGroups,
     quotas: Books,
+    holds: Holds,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,

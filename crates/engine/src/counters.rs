@@ -44,6 +44,18 @@ pub static REPEATED_REJECTIONS: EngineCounter = EngineCounter {
            and the metrics of extension points and plugins count them",
 };
 
+/// Room that is held for pods and groups that wait.
+pub static ROOM_RESERVATIONS: EngineCounter = EngineCounter {
+    name: "loadmaster_room_reservations_total",
+    labels: &["state"],
+    help: "Reservations of room for a pod or group that waits: `made`, and how they ended: its \
+           pods have `started`, it was `released` because they cannot start there, are gone or \
+           are gated, or it has `expired`.",
+    page: "[Reservations of room](reservations.md): `made`, and how they ended: the pods have \
+           `started`, it was `released` because they cannot start there, are gone or are gated, \
+           or it has `expired`",
+};
+
 /// All counters of the engine.
-pub static ALL: [&EngineCounter; 3] =
-    [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES, &REPEATED_REJECTIONS];
+pub static ALL: [&EngineCounter; 4] =
+    [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES, &REPEATED_REJECTIONS, &ROOM_RESERVATIONS];

@@ -27,6 +27,7 @@ use crate::decide::{Decider, Decision, Evaluation, gate};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::group_notices::{GroupNotices, gated_member};
+use crate::holds::RoomKeeper;
 use crate::input::{Input, Output};
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
@@ -55,6 +56,7 @@ pub struct Engine {
     group_notices: GroupNotices,
     group_statuses: GroupStatuses,
     quota_statuses: QuotaStatuses,
+    room_keeper: RoomKeeper,
     effects: Effects,
     extender_health: ExtenderHealth,
 }
@@ -75,6 +77,7 @@ impl Engine {
         let mut world = World::new(config.profiles, config.queue);
         world.set_longest_preemption_pause(config.longest_preemption_pause);
         Self {
+            room_keeper: RoomKeeper::new(&world),
             world,
             extender_health: ExtenderHealth::new(&settings.extenders),
             attempts: Attempts::new(settings.extenders.clone()),
@@ -105,6 +108,7 @@ impl Engine {
             self.group_notices.next_deadline(),
             self.group_statuses.next_deadline(),
             self.quota_statuses.next_deadline(),
+            self.room_keeper.next_deadline(&self.world),
             self.attempts.group_reports().next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
@@ -116,7 +120,11 @@ impl Engine {
     /// Takes a step: handles an input at the time `now`. Its effects are
     /// [taken](Self::take_effects) afterwards.
     pub fn step(&mut self, input: Input, now: Time, ports: &mut Ports<'_>) -> Output {
-        self.run(now, ports, |engine, cx| engine.handle_input(input, cx))
+        self.run(now, ports, |engine, cx| {
+            let output = engine.handle_input(input, cx);
+            engine.room_keeper.check(&mut engine.world, cx);
+            output
+        })
     }
 
     /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.
@@ -207,6 +215,7 @@ impl Engine {
         self.quota_statuses.tick(cx.now);
         self.attempts.group_reports_mut().tick(cx.now);
         self.attempts.tick(&mut self.world, cx);
+        self.room_keeper.tick(&mut self.decider, &mut self.world, cx);
         while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
             self.preemptions.victim_ends(&victim, &mut self.world);
         }
@@ -249,6 +258,8 @@ impl Engine {
     fn apply_change(&mut self, change: Change, cx: &mut Context<'_>) {
         let object = self.attempts.binding().wait_for_changes().then(|| change.object());
         let group = self.changed_pod_group(&change);
+        let lost = self.room_keeper.room_of_lost(&change, &self.world, cx.now);
+        let lost = lost.filter(|_| !change.ending_pod().is_some_and(|pod| self.is_victim(pod)));
         if let Some(pod) = change.ending_pod() {
             // Before any pod is moved: a preemptor whose last victim ends is no longer gated.
             self.preemptions.victim_ends(pod, &mut self.world);
@@ -271,6 +282,7 @@ impl Engine {
             Change::Pod(pod) => pod.node_name.is_none().then(|| pod.key.clone()),
             _ => None,
         };
+        lost.into_iter().for_each(|room| self.world.hold_room(room, cx));
         for changed in self.world.apply(change, cx) {
             self.handle_changed(changed, cx);
         }

@@ -42,6 +42,7 @@ mod extender_calls;
 mod failure;
 mod go_duration;
 mod group_notices;
+mod holds;
 mod input;
 mod nominator;
 mod object_event;

@@ -114,6 +114,9 @@ pub struct PodFacts {
     pub nominated: Option<String>,
     /// Whether evictions for it are under way.
     pub is_preempting: bool,
+    /// The room that is reserved for it, and when it can start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<String>,
     /// Number of attempts.
     pub attempts: u32,
     /// Seconds since the pod entered the queue for its first attempt.

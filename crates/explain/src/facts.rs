@@ -69,6 +69,7 @@ fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
         node: placed.map(name),
         nominated: engine.nominator().node_of(&pod.uid).map(ToString::to_string),
         is_preempting: engine.is_preempting(&pod.uid),
+        room: engine.world().room_of(pod),
         attempts: records.last().map_or(0, |record| record.attempt),
         state_number: engine.changes().state(),
         ..PodFacts::default()

@@ -231,6 +231,7 @@ impl Decoder {
             generated_claims: status.claims.map(|claims| Arc::new(claims.into_owned())),
             problems: problems.into(),
             is_running_member: status.life == Life::Runs,
+            has_succeeded: status.life == Life::Succeeded,
         };
         Ok(Pod {
             key,
@@ -246,7 +247,7 @@ impl Decoder {
             terminating: status.deletion != Deletion::None,
             removal_follows: status.deletion == Deletion::RemovalFollows,
             preempted: status.preempted,
-            terminal: status.life == Life::Ended,
+            terminal: matches!(status.life, Life::Ended | Life::Succeeded),
             scheduled_condition: status.condition.map(|own| Arc::new(own.into_owned())),
             uncommon: uncommon.boxed(),
             extra: self.extra(template.extra)?,

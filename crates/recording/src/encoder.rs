@@ -381,6 +381,7 @@ impl Encoder {
             },
             preempted: pod.preempted,
             life: match (pod.terminal, pod.is_running_member()) {
+                (true, _) if pod.has_succeeded() => Life::Succeeded,
                 (true, _) => Life::Ended,
                 (_, true) => Life::Runs,
                 _ => Life::Other,

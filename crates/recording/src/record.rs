@@ -161,6 +161,8 @@ pub(crate) enum Life {
     Ended,
     /// A member of a PodGroup of Coscheduling that runs.
     Runs,
+    /// It has ended without a failure.
+    Succeeded,
 }
 
 /// The part of a pod that many pods have in common for a while.

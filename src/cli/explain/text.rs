@@ -138,6 +138,9 @@ fn headline(facts: &PodFacts) -> String {
     if facts.is_preempting {
         line += " Pods are being evicted for it.";
     }
+    if let Some(room) = &facts.room {
+        let _ = write!(line, " For it, {room}.");
+    }
     let mut out = String::new();
     push(&mut out, &line);
     out

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::{
-    Commands, ExtensionPoint, NodeIx, NominatingInfo, PostFilterResult, Status, Verdicts,
+    Commands, ExtensionPoint, NodeIx, NominatingInfo, Pod, PostFilterResult, Status, Verdicts,
 };
 
 use super::decision::{Course, Decision, Found, Unfit, is_template_rejected};
@@ -261,7 +261,9 @@ fn post_filter(
     rng: &mut fastrand::Rng,
 ) -> PostFilterResult {
     if subject.profile.post_filter.is_empty() {
-        return no_post_filter();
+        let result = no_post_filter();
+        fit.diagnosis.post_filter_message = message_of(&result, subject.pod, subject.world);
+        return result;
     }
     let verdicts = &fit.diagnosis.verdicts;
     let mut memory = memory.zip(lane);
@@ -279,17 +281,23 @@ fn post_filter(
     {
         failures.suspend_post_filter(subject.state.suspend(), log, subject.world);
     }
-    fit.diagnosis.post_filter_message = message_of(&result, subject.world);
+    fit.diagnosis.post_filter_message = message_of(&result, subject.pod, subject.world);
     result
 }
 
-/// Returns what PostFilter adds to the text of a pod that fits nowhere.
-pub(super) fn message_of(result: &PostFilterResult, world: &World) -> String {
+/// Returns what is added to the text of a pod that fits nowhere: what PostFilter has found, and the
+/// room that is held for the pod.
+pub(super) fn message_of(result: &PostFilterResult, pod: &Pod, world: &World) -> String {
     let tells_placement = world.profiles().behaviours().preemption_tells_its_placement;
-    match result.status.is_success() {
+    let message = match result.status.is_success() {
         true if tells_placement => result.found.clone(),
         true => String::new(),
         false => result.status.message(),
+    };
+    match world.room_of(pod) {
+        Some(room) if message.is_empty() => room,
+        Some(room) => format!("{message}, {room}"),
+        None => message,
     }
 }
 

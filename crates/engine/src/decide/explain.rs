@@ -190,7 +190,7 @@ impl Decider {
         {
             let verdicts = &fit.diagnosis.verdicts;
             let result = run_post_filter(subject, verdicts, false, &mut course.rng);
-            fit.diagnosis.post_filter_message = message_of(&result, subject.world);
+            fit.diagnosis.post_filter_message = message_of(&result, subject.pod, subject.world);
             let candidates = subject.state.read::<Candidates>().cloned().unwrap_or_default().0;
             let preemption = preemption(&commands);
             evaluation.post_filter = Some(PostFilterEvaluation { result, preemption, candidates });

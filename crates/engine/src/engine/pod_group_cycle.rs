@@ -224,6 +224,9 @@ impl Cycle<'_> {
         if let Some(nodes) = &self.group.missing_nodes {
             message = format!("{message}, {nodes}");
         }
+        if let Some(hold) = self.world.cluster().holds().of_group(&self.group.key) {
+            message = format!("{message}, {}", self.world.describe_hold(hold));
+        }
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
         if !self.is_running() {
             let condition = condition(false, reason, &message);

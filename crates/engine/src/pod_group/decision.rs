@@ -84,11 +84,11 @@ impl PodGroupDecision {
 }
 
 /// What was found about a group.
-pub(super) struct Findings {
+pub(crate) struct Findings {
     /// Success if enough members fit; they are then assumed and reserved.
-    pub(super) status: Status,
+    pub(crate) status: Status,
     /// The findings about the members that were tried.
-    pub(super) members: Vec<MemberDecision>,
+    pub(crate) members: Vec<MemberDecision>,
     /// The commands that the plugins gave for each member.
     pub(super) commands: Vec<Commands>,
     /// The plugins that rejected the group, beside those that the findings about members name.
@@ -173,7 +173,7 @@ fn put_in_order(reservations: &mut [Reservation], members: &[QueuedPod]) {
 
 /// Places the members of a group, if enough of them fit. If not, some of them may be placed, and
 /// the savepoint has to be undone.
-pub(super) fn find(
+pub(crate) fn find(
     question: PodGroupQuestion<'_>,
     decider: &mut Decider,
     world: &mut Tentative<'_>,

@@ -30,7 +30,7 @@ mod validation;
 pub(crate) use self::bounds::KnownPlacements;
 pub(crate) use self::condition::{condition, scheduled};
 pub(crate) use self::decision::{
-    MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, decide,
+    MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, decide, find,
 };
 pub(crate) use self::missing::{missing_nodes, over_quota};
 pub(crate) use self::placement::bounded_placements;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use framework::quota::Reading;
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
-    ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, PlacementGenerate,
-    PlacementScore, Plugin, PluginArgs, PluginGates, PluginName, PodDeleted, PodGroupPostFilter,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve,
-    Score, StandingQueries, Timer, extension_points,
+    ExtensionPoint, ExtraFields, Filter, HoldPolicy, Level, Permit, PlacementFeasible,
+    PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginGates, PluginName, PodDeleted,
+    PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
+    Registry, Reserve, Score, StandingQueries, Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -186,6 +186,16 @@ impl Profile {
         let reason = |name: &PluginName| self.plugins.get(name)?.rejects_as;
         let reasons: Option<Vec<_>> = plugins.iter().map(reason).collect();
         reasons.and_then(|reasons| reasons.first().copied()).unwrap_or("Unschedulable")
+    }
+
+    /// Returns the plugin that keeps pods off held room.
+    pub(crate) fn hold_plugin(&self) -> Option<&Arc<Plugin>> {
+        self.plugins.values().find(|plugin| plugin.holds_room.is_some())
+    }
+
+    /// Returns the policy by which room is held for pods of the profile.
+    pub(crate) fn hold_policy(&self) -> Option<HoldPolicy> {
+        self.hold_plugin()?.holds_room
     }
 
     /// Adds the gate of groups, unless a plugin schedules them.

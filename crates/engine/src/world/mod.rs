@@ -7,6 +7,7 @@ mod change_log;
 mod changed;
 mod cluster;
 mod event_handlers;
+mod holds;
 mod journal;
 mod node_tree;
 mod placed;

@@ -29,6 +29,8 @@ mod failure;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod holds;
+#[cfg(test)]
 mod invariants;
 #[cfg(test)]
 mod measurements;

@@ -148,7 +148,7 @@ pub(crate) fn cpu_plugin() -> Plugin {
     cpu.on(pod_event(ActionType::DELETE)).on(node_event(ActionType::ADD)).build()
 }
 
-fn setup(only: Option<String>) -> Setup {
+pub(crate) fn setup(only: Option<String>) -> Setup {
     let lists_nodes = only.is_some();
     setup_with(Racks { only, lists_nodes })
 }
@@ -165,12 +165,12 @@ fn setup_with(racks: Racks) -> Setup {
 }
 
 /// A node of a rack with room for so many members.
-fn rack_node(world: &mut World, name: &str, rack: &str, cpu: u32) {
+pub(crate) fn rack_node(world: &mut World, name: &str, rack: &str, cpu: u32) {
     let own = node(name).allocatable("cpu", &cpu.to_string()).allocatable("pods", "10");
     world.node(if rack.is_empty() { own } else { own.label("rack", rack) });
 }
 
-fn pod_group(world: &mut World, name: &str, min_count: u32) {
+pub(crate) fn pod_group(world: &mut World, name: &str, min_count: u32) {
     let object = json!({
         "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}")},
         "spec": {
@@ -191,7 +191,7 @@ fn small_members(world: &mut World, group: &str, count: usize) {
 }
 
 /// The racks of the members that have a node.
-fn racks(world: &World, group: &str, count: usize) -> Vec<String> {
+pub(crate) fn racks(world: &World, group: &str, count: usize) -> Vec<String> {
     let cluster = world.engine.cluster();
     let rack = |number| {
         let node = cluster.node_named(&world.node_of(&format!("{group}{number}"))?)?;

@@ -10,6 +10,7 @@ mod extension;
 mod feed;
 mod group_trial;
 mod handle;
+mod hold_policy;
 mod kept;
 mod metrics;
 mod per_node;
@@ -43,6 +44,9 @@ pub use self::feed::{
 pub use self::group_trial::PodGroupTrial;
 pub use self::handle::{
     Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,
+};
+pub use self::hold_policy::{
+    DEADLINE_FIELD, HoldPolicy, RUN_TIME_ANNOTATION, RUN_TIME_FIELD, run_time,
 };
 pub use self::kept::{ChangedNodes, Kept};
 pub use self::metrics::{

@@ -9,11 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::quota::Reading;
 use crate::{
-    Bind, ClusterEvent, Decoders, EventForPod, EventResource, ExtensionPoint, ExtraFields, Feed,
-    Filter, HintResult, Metric, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate,
-    PlacementScore, PluginName, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter,
-    PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint,
-    Reserve, Score, StandingQueries, Timer, extension_points,
+    Bind, ClusterEvent, DEADLINE_FIELD, Decoders, EventForPod, EventResource, ExtensionPoint,
+    ExtraFields, Feed, Filter, HintResult, HoldPolicy, Metric, NormalizeScore, Permit,
+    PlacementFeasible, PlacementGenerate, PlacementScore, PluginName, PodDeleted,
+    PodGroupPostFilter, PodRoom, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreScore, QueueSort, QueueingHint, RUN_TIME_FIELD, Reserve, Score,
+    StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
@@ -97,6 +98,8 @@ macro_rules! define_plugin {
             pub rejects_as: Option<&'static str>,
             /// Whether the plugin preempts in place of DefaultPreemption.
             pub replaces_preemption: bool,
+            /// The pods for which room is held, if the plugin keeps other pods off it.
+            pub holds_room: Option<HoldPolicy>,
             /// Sentences for operators about the arguments, shown when the scheduler starts.
             pub notes: Vec<String>,
             /// The state of the plugin, for the `Debug` form.
@@ -125,6 +128,7 @@ macro_rules! define_plugin {
                     orders_by_quota: false,
                     rejects_as: None,
                     replaces_preemption: false,
+                    holds_room: None,
                     notes: Vec::new(),
                     state: None,
                 }
@@ -332,6 +336,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub const fn replaces_preemption(mut self) -> Self {
         self.built.replaces_preemption = true;
         self
+    }
+
+    /// Declares that the plugin keeps pods off [held room](crate::Cluster::holds), so that the
+    /// scheduler holds room by this policy. Keeps the declared [run time](crate::run_time) of pods.
+    #[must_use]
+    pub fn holds_room(mut self, policy: HoldPolicy) -> Self {
+        self.built.holds_room = Some(policy);
+        self.keep_pod_field(DEADLINE_FIELD).keep_pod_field(RUN_TIME_FIELD)
     }
 
     /// Adds a sentence for operators, for example about an argument without effect. The daemon logs

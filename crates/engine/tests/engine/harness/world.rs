@@ -242,7 +242,9 @@ impl World {
 
     /// The watch shows the pod as it is.
     pub(crate) fn see(&mut self, name: &str) {
-        let pod = Pod::from_api(&self.server[&key(name)]);
+        let json = serde_json::to_value(&self.server[&key(name)]).expect("a pod is JSON");
+        let pod = Pod::from_json(&json, &self.engine.profiles().extra_fields());
+        let pod = pod.expect("the JSON of a pod is a pod");
         self.apply(Change::Pod(Box::new(pod)));
     }
 

@@ -1,0 +1,203 @@
+//! The plugin RoomReservation: room is held for the pod or group that has waited longest.
+//!
+//! The engine chooses the nodes ([`HoldPolicy`]); the cluster has them ([`Cluster::holds`]); this
+//! plugin keeps other pods off them, unless they end in time or the holder may evict them.
+//!
+//! [`Cluster::holds`]: framework::Cluster::holds
+
+use std::time::Duration;
+
+use framework::{
+    Attempt, AttemptMut, Dependence, Filter, FilterScope, HoldPolicy, NodeBits, NodeView, Plugin,
+    PluginArgs, PreFilter, PreFilterResult, Registry, Status, run_time,
+};
+use serde::{Deserialize, Serialize};
+
+/// Name of the plugin.
+pub const NAME: &str = "RoomReservation";
+
+const HELD: &str = "node(s) held for a pod or group that has waited longer";
+/// Maximum of `maxReservations`. The number of a verdict has a bit for each.
+const MOST: usize = 16;
+
+/// The arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RoomReservationArgs {
+    /// Seconds from the first attempt of a pod or group until room is reserved for it.
+    pub after_seconds: u64,
+    /// Maximum number of pods and groups for which room is reserved at a time.
+    pub max_reservations: usize,
+    /// Maximum share of the nodes that is reserved. One node may always be.
+    pub max_percent_of_nodes: usize,
+    /// Seconds after which a reservation ends, whether or not its pods have started.
+    pub expires_after_seconds: u64,
+    /// Seconds for which the room of a lost pod of a group is reserved for its replacement.
+    pub lost_pod_seconds: u64,
+}
+
+impl Default for RoomReservationArgs {
+    fn default() -> Self {
+        Self {
+            after_seconds: 300,
+            max_reservations: 1,
+            max_percent_of_nodes: 10,
+            expires_after_seconds: 6 * 3600,
+            lost_pod_seconds: 60,
+        }
+    }
+}
+
+impl RoomReservationArgs {
+    fn policy(&self) -> Result<HoldPolicy, String> {
+        let in_range = |field, value, most| match (1..=most).contains(&value) {
+            true => Ok(value),
+            false => Err(format!("{field}: Invalid value: {value}: must be from 1 to {most}")),
+        };
+        Ok(HoldPolicy {
+            after: Duration::from_secs(self.after_seconds),
+            most: in_range("maxReservations", self.max_reservations, MOST)?,
+            percent_of_nodes: in_range("maxPercentOfNodes", self.max_percent_of_nodes, 100)?,
+            expires_after: Duration::from_secs(self.expires_after_seconds.max(1)),
+            replaced_within: Duration::from_secs(self.lost_pod_seconds),
+        })
+    }
+}
+
+/// Registers the plugin, unless a plugin with its name is already registered.
+pub fn add_to(registry: &mut Registry) {
+    if registry.get(NAME).is_none() {
+        registry.register(NAME, plugin).expect("the name is free");
+    }
+}
+
+/// Makes the plugin from [`RoomReservationArgs`].
+///
+/// # Errors
+/// The arguments do not decode, or one is out of range.
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = args.decode::<RoomReservationArgs>()?;
+    Ok(Plugin::new(NAME, RoomReservation)
+        .pre_filter()
+        .filter()
+        .args(&args)
+        // The engine activates the pods that it rejects when room is released.
+        .no_events()
+        .holds_room(args.policy()?)
+        .build())
+}
+
+#[derive(Debug)]
+struct RoomReservation;
+
+/// The nodes that an attempt has to keep off.
+#[derive(Debug, Clone)]
+struct KeptOff {
+    nodes: NodeBits,
+    /// A number that differs if these nodes may.
+    as_of: u64,
+}
+
+impl PreFilter for RoomReservation {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
+        let holds = handle.cluster.holds();
+        if holds.is_empty() {
+            return Err(Status::skip());
+        }
+        let ends = run_time(pod).map(|run_time| handle.wall_time() + run_time);
+        let mut off = KeptOff { nodes: NodeBits::default(), as_of: holds.revision() << MOST };
+        let refusing = holds.iter().enumerate().filter(|(_, hold)| !hold.admits(pod, ends));
+        for (place, hold) in refusing {
+            off.nodes.union(&hold.nodes);
+            off.as_of |= 1 << place;
+        }
+        if off.nodes.is_empty() {
+            return Err(Status::skip());
+        }
+        state.write(off);
+        Ok(PreFilterResult::default())
+    }
+}
+
+impl Filter for RoomReservation {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let off = attempt.state.read::<KeptOff>();
+        match off.is_some_and(|off| off.nodes.contains(node.ix())) {
+            true => Status::unresolvable(HELD),
+            false => Status::success(),
+        }
+    }
+
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let off = attempt.state.read::<KeptOff>();
+        off.into_iter().for_each(|off| nodes.subtract(&off.nodes));
+        Ok(())
+    }
+
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let as_of = attempt.state.read::<KeptOff>().map_or(0, |off| off.as_of);
+        Some(Dependence::on(FilterScope::NodeAsOf(as_of)).without_pods())
+    }
+
+    fn only_rejection(&self) -> Option<Status> {
+        Some(Status::unresolvable(HELD))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::{Hold, Holder, NodeIx, Purpose, Time};
+    use serde_json::json;
+    use testkit::{cluster, node, pod};
+
+    use super::*;
+
+    #[test]
+    fn arguments_have_ranges() {
+        let made = |args| plugin(&PluginArgs::new(args)).map(|made| made.holds_room.unwrap());
+        let policy = made(json!({"afterSeconds": 60})).unwrap();
+        assert_eq!((policy.after, policy.most), (Duration::from_secs(60), 1));
+        let error = made(json!({"maxReservations": 17})).unwrap_err();
+        assert_eq!(error, "maxReservations: Invalid value: 17: must be from 1 to 16");
+        assert!(made(json!({"maxPercentOfNodes": 0})).is_err());
+        assert!(made(json!({"percent": 5})).is_err());
+    }
+
+    #[test]
+    fn both_forms_reject_the_nodes_that_are_held_for_another_pod() {
+        let mut cluster = cluster(["a", "b", "c"].map(|name| node(name).build()), []);
+        let holder = pod("large").build();
+        cluster.hold(Hold {
+            holder: Holder::Pod(holder.key.clone(), holder.uid.clone()),
+            purpose: Purpose::Start,
+            scheduler_name: "s".into(),
+            priority: 0,
+            may_preempt: true,
+            nodes: [NodeIx::new(1)].into_iter().collect(),
+            since: Time::ZERO,
+            start: None,
+            expires: Time::from_secs(100),
+        });
+        let handle = testkit::handle(&cluster);
+        let passing = |pod: &framework::Pod| {
+            let mut state = framework::CycleState::new();
+            let prepared = RoomReservation.pre_filter(AttemptMut::new(&mut state, pod, &handle));
+            let attempt = Attempt::new(&state, pod, &handle);
+            let mut nodes = cluster.nodes().clone();
+            RoomReservation.filter_set(&attempt, &mut nodes).unwrap();
+            for ix in cluster.nodes().iter() {
+                let one = RoomReservation.filter(&attempt, &cluster.node(ix)).is_success();
+                assert_eq!(one, nodes.contains(ix));
+            }
+            assert_eq!(prepared.is_err(), nodes.count() == 3, "it skips the filter if all pass");
+            nodes.count()
+        };
+        assert_eq!(passing(&holder), 3);
+        assert_eq!(passing(&pod("other").build()), 2);
+        assert_eq!(passing(&pod("higher").priority(1).build()), 3);
+        assert_eq!(passing(&pod("evictable").priority(-1).build()), 3);
+        cluster.release(&Holder::Pod(holder.key.clone(), holder.uid.clone()));
+        assert_eq!(cluster.holds().revision(), 2);
+    }
+}
