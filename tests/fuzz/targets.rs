@@ -232,7 +232,7 @@ fn replays() {
         nodes.value.truncate(MOST_REPLAYED);
         pods.value.truncate(MOST_REPLAYED);
         let trace = Trace { nodes: nodes.value, pods: pods.value };
-        if let Ok(course) = simulator::replay::replay(&trace, &settings, &()) {
+        if let Ok(course) = simulator::replay::replay(&trace, &settings, true, &()) {
             assert_eq!(course.samples.len(), trace.pods.len());
         }
     });

@@ -504,7 +504,7 @@ impl World {
     fn bind(&mut self, id: EffectId, binding: &Binding) {
         self.answer(id, &Answer::ok());
         let Some(placed) = self.engine.world().placed(&binding.uid) else { return };
-        let bound = Pod::clone(&placed.pod);
+        let bound = Pod { start_time: Some(self.now).into(), ..Pod::clone(&placed.pod) };
         if let Some(history) = self.histories.get_mut(&binding.pod) {
             history.state = State::Placed { node: binding.node.clone(), at: self.now };
         }

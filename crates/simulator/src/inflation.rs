@@ -72,6 +72,7 @@ fn course(
         samples.push(meter.sample());
         progress.arrived();
     }
-    let (moments, waits) = (Vec::new(), Vec::new());
-    Ok(Course { seed: settings.seed, tally, samples, moments, waits, warnings: world.warnings() })
+    let (moments, waits, last_arrival) = (Vec::new(), Vec::new(), 0);
+    let (seed, warnings) = (settings.seed, world.warnings());
+    Ok(Course { seed, tally, samples, moments, waits, last_arrival, warnings })
 }

@@ -15,7 +15,7 @@ use dry_run::PodHistory;
 use serde::Serialize;
 
 use report::allocation::Sample;
-use report::waiting::Moment;
+use report::waiting::{Moment, Wait};
 
 /// The number of pods of a trace, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -59,8 +59,10 @@ pub struct Course {
     pub samples: Vec<Sample>,
     /// The state of a replay after each arrival and departure; empty without times.
     pub moments: Vec<Moment>,
-    /// The time between arrival and placement of each placed pod of a replay, in seconds.
-    pub waits: Vec<u64>,
+    /// The wait of each placed pod of a replay.
+    pub waits: Vec<Wait>,
+    /// Seconds from the first to the last arrival of a replay.
+    pub last_arrival: u64,
     /// A warning for each plugin that panicked or was slow.
     pub warnings: Vec<String>,
 }

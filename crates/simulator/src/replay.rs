@@ -7,13 +7,14 @@
 //! second, pods leave before others arrive.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use dry_run::{BuildError, Settings, State, World};
-use framework::{Node, Pod, PodKey, Time};
+use framework::{Extra, Node, Pod, PodKey, RUN_TIME_ANNOTATION, RUN_TIME_FIELD, Time};
+use serde_json::json;
 
 use crate::report::allocation::Meter;
-use crate::report::waiting::Moment;
+use crate::report::waiting::{Moment, Wait};
 use crate::trace::{TimelineError, Trace, TracePod};
 use crate::{Course, Progress, Tally};
 
@@ -40,13 +41,14 @@ pub(super) fn world_of(trace: &Trace, settings: &Settings) -> Result<World, Buil
     Ok(world)
 }
 
-/// Replays the trace.
+/// Replays the trace. If `declares` is set, pods declare their lifetime as their run time.
 ///
 /// # Errors
 /// A profile cannot be built, or the trace has no times.
 pub fn replay(
     trace: &Trace,
     settings: &Settings,
+    declares: bool,
     progress: &dyn Progress,
 ) -> Result<Course, Error> {
     let arrivals = trace.arrivals()?;
@@ -61,8 +63,10 @@ pub fn replay(
         began: arrivals.first().map_or(Time::ZERO, |(at, _)| seconds(*at)),
         moments: Vec::new(),
         waits: Vec::new(),
+        declares,
     };
     let mut samples = Vec::with_capacity(arrivals.len());
+    let last = arrivals.last().map_or(Time::ZERO, |(at, _)| seconds(*at));
     for (at, pod) in arrivals {
         replay.run_until(seconds(at));
         replay.arrive(pod);
@@ -71,8 +75,9 @@ pub fn replay(
     }
     replay.run_out();
     let warnings = replay.world.warnings();
-    let Replay { tally, moments, waits, .. } = replay;
-    Ok(Course { seed: settings.seed, tally, samples, moments, waits, warnings })
+    let Replay { tally, moments, waits, began, .. } = replay;
+    let last_arrival = last.since(began).as_secs();
+    Ok(Course { seed: settings.seed, tally, samples, moments, waits, last_arrival, warnings })
 }
 
 struct Replay<'a> {
@@ -87,14 +92,18 @@ struct Replay<'a> {
     /// The time of the first arrival.
     began: Time,
     moments: Vec<Moment>,
-    /// Seconds between arrival and placement of each placed pod.
-    waits: Vec<u64>,
+    waits: Vec<Wait>,
+    /// Whether pods declare their lifetime as their run time.
+    declares: bool,
 }
 
 impl Replay<'_> {
     fn arrive(&mut self, index: usize) {
         let row = &self.trace.pods[index];
-        let pod = Pod::from_api(&row.to_pod(SCHEDULER));
+        let mut pod = Pod::from_api(&row.to_pod(SCHEDULER));
+        if self.declares {
+            pod.extra = declared_run_time(row);
+        }
         self.tally.arrive();
         self.meter.arrive(row.demand());
         self.pods.insert(pod.key.clone(), index);
@@ -155,8 +164,10 @@ impl Replay<'_> {
             };
             let State::Placed { at, .. } = history.state else { continue };
             self.tally.place(history);
-            self.waits.push(at.since(history.arrived).as_secs());
             let row = &self.trace.pods[index];
+            let (demand, seconds) = (row.demand(), at.since(history.arrived).as_secs());
+            let (gpu_milli, cpu_milli) = (demand.gpu_milli, demand.cpu_milli);
+            self.waits.push(Wait { gpu_milli, cpu_milli, seconds });
             self.meter.allocate(row.demand());
             if let Some(lifetime) = lifetime(row) {
                 let end = at + std::time::Duration::from_secs(lifetime);
@@ -164,6 +175,14 @@ impl Replay<'_> {
             }
         }
     }
+}
+
+/// Returns the annotation of a pod with its lifetime.
+fn declared_run_time(pod: &TracePod) -> Extra {
+    let Some(lifetime) = lifetime(pod) else { return Extra::default() };
+    let annotations = json!({RUN_TIME_ANNOTATION: lifetime.to_string()});
+    let object = json!({"metadata": {"annotations": annotations}});
+    Extra::of(&object, &BTreeSet::from([RUN_TIME_FIELD.into()]))
 }
 
 /// Returns how long the pod ran in the recording, in seconds; `None` if it was not deleted.

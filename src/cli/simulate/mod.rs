@@ -115,6 +115,10 @@ pub(super) struct Args {
     #[arg(long, requires = "trace")]
     replay: bool,
 
+    /// Lets pods declare their recorded lifetime as their run time
+    #[arg(long, requires = "replay")]
+    declare_run_times: bool,
+
     /// Draws pods until they request this percentage of the GPUs
     #[arg(long, value_name = "PERCENT", requires = "trace",
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -351,7 +355,7 @@ fn read_trace(args: &Args) -> anyhow::Result<Trace> {
 fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(String, Vec<Course>)> {
     let bar = Bar::new();
     let Some(percent) = args.inflate else {
-        let course = replay::replay(trace, settings, &bar)?;
+        let course = replay::replay(trace, settings, args.declare_run_times, &bar)?;
         warn(&course.warnings);
         return Ok(("replay".to_owned(), vec![course]));
     };

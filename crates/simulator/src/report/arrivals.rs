@@ -143,7 +143,9 @@ impl Arrivals {
             runs: runs.collect(),
             allocation: marks(curve).map(Mark::from).collect(),
             peak: Peak::of(courses),
-            waiting: replayed.map(|course| Waiting::of(course.waits.clone(), &course.moments)),
+            waiting: replayed.map(|course| {
+                Waiting::of(course.waits.clone(), &course.moments, course.last_arrival)
+            }),
             over_time: replayed.map_or_else(Vec::new, |course| over_time(&course.moments)),
             note,
         }

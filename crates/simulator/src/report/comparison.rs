@@ -273,6 +273,16 @@ impl TraceComparison {
             };
             row("median wait", &|arrivals| of(arrivals, |own| own.median_seconds));
             row("longest wait", &|arrivals| of(arrivals, |own| own.longest_seconds));
+            row("mean wait", &|arrivals| of(arrivals, |own| own.mean_seconds));
+            row("mean wait, most GPUs", &|arrivals| {
+                of(arrivals, |own| own.largest_tenth_mean_seconds)
+            });
+            row("mean GPU", &|arrivals| {
+                let waiting = arrivals.waiting.as_ref();
+                waiting.map_or_else(String::new, |own| {
+                    format!("{:.2}", own.mean_gpu_until_last_arrival)
+                })
+            });
         }
         table.render(colour)
     }

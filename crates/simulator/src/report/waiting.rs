@@ -20,8 +20,19 @@ pub struct Moment {
     pub waiting: usize,
 }
 
+/// The wait of a pod that was placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    /// The GPUs that it requests, in thousandths.
+    pub gpu_milli: u64,
+    /// The CPUs that it requests, in thousandths.
+    pub cpu_milli: u64,
+    /// Seconds between arrival and placement.
+    pub seconds: u64,
+}
+
 /// The time between arrival and placement, of the pods that were placed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
     /// Number of placed pods.
@@ -37,12 +48,22 @@ pub struct Waiting {
     /// The maximum number of pods that waited at the same time, pods that were never placed
     /// included.
     pub most_at_once: usize,
+    /// The mean over the tenth of the placed pods that request the most GPUs, in seconds.
+    pub largest_tenth_mean_seconds: u64,
+    /// The mean over all placed pods, in seconds.
+    pub mean_seconds: u64,
+    /// The mean share of the GPUs that was allocated up to the last arrival, in percent.
+    pub mean_gpu_until_last_arrival: f64,
 }
 
 impl Waiting {
     /// Summarises the times of the placed pods, in seconds.
-    pub fn of(mut waits: Vec<u64>, moments: &[Moment]) -> Self {
+    pub fn of(mut waits: Vec<Wait>, moments: &[Moment], last_arrival: u64) -> Self {
         let placed = waits.len();
+        waits.sort_unstable();
+        let largest = &waits[placed - placed.div_ceil(10)..];
+        let (largest_tenth_mean_seconds, mean_seconds) = (mean(largest), mean(&waits));
+        let mut waits: Vec<u64> = waits.iter().map(|wait| wait.seconds).collect();
         waits.retain(|wait| *wait > 0);
         waits.sort_unstable();
         let at = |percent: usize| {
@@ -56,6 +77,9 @@ impl Waiting {
             p95_seconds: at(95),
             longest_seconds: at(100),
             most_at_once: moments.iter().map(|moment| moment.waiting).max().unwrap_or_default(),
+            largest_tenth_mean_seconds,
+            mean_seconds,
+            mean_gpu_until_last_arrival: mean_gpu(moments, last_arrival),
         }
     }
 
@@ -72,8 +96,29 @@ impl Waiting {
                 duration(self.longest_seconds)
             ),
         };
-        format!("{waited} of {placed} placed pods waited{times}. At most {most} waited at once.")
+        format!(
+            "{waited} of {placed} placed pods waited{times}. At most {most} waited at once. The \
+             mean over all is {}, over the tenth with the most GPUs {}. Up to the last arrival, \
+             {:.2} % of the GPUs were allocated on average.",
+            duration(self.mean_seconds),
+            duration(self.largest_tenth_mean_seconds),
+            self.mean_gpu_until_last_arrival
+        )
     }
+}
+
+fn mean(waits: &[Wait]) -> u64 {
+    let sum: u64 = waits.iter().map(|wait| wait.seconds).sum();
+    sum / (waits.len() as u64).max(1)
+}
+
+/// Returns the mean share of allocated GPUs from the first to the last arrival.
+fn mean_gpu(moments: &[Moment], last_arrival: u64) -> f64 {
+    let during = moments.windows(2).map(|pair| {
+        let seconds = pair[1].seconds.min(last_arrival).saturating_sub(pair[0].seconds);
+        seconds as f64 * pair[0].allocated.gpu
+    });
+    during.sum::<f64>() / (last_arrival as f64).max(1.0)
 }
 
 /// Formats seconds like kubectl formats ages, with at most two units.
@@ -171,8 +216,10 @@ mod tests {
 
     #[test]
     fn waits_are_summarised_over_the_pods_that_waited() {
-        let waits = [vec![0; 10], (1..=20).rev().collect()].concat();
-        let waiting = Waiting::of(waits, &[moment(0, 0.0, 3), moment(9, 0.0, 1)]);
+        let wait = |seconds| Wait { gpu_milli: 1000, cpu_milli: 30 - seconds, seconds };
+        let waits = [vec![wait(0); 10], (1..=20).rev().map(wait).collect()].concat();
+        let moments = [moment(0, 50.0, 3), moment(4, 100.0, 1), moment(9, 0.0, 1)];
+        let waiting = Waiting::of(waits, &moments, 8);
         let expected = Waiting {
             placed: 30,
             waited: 20,
@@ -180,9 +227,13 @@ mod tests {
             p95_seconds: 19,
             longest_seconds: 20,
             most_at_once: 3,
+            largest_tenth_mean_seconds: 0,
+            mean_seconds: 7,
+            mean_gpu_until_last_arrival: 75.0,
         };
         assert_eq!(waiting, expected);
-        assert_eq!(Waiting::of(vec![0], &[]), Waiting { placed: 1, ..Waiting::default() });
+        let one = Waiting { placed: 1, ..Waiting::default() };
+        assert_eq!(Waiting::of(vec![wait(0)], &[], 0), one);
     }
 
     #[test]
