@@ -58,8 +58,8 @@ pub use self::pod_claims::{
     may_be_device_resource,
 };
 pub use self::pod_group::{
-    COSCHEDULING_POD_GROUPS, CoschedulingStatus, PodGroup, PodGroupCondition, PodGroupKey,
-    PodGroupSource, SchedulingPolicy,
+    COSCHEDULING_POD_GROUPS, CoschedulingStatus, ELASTIC_ANNOTATION, PodGroup, PodGroupCondition,
+    PodGroupKey, PodGroupSource, SchedulingPolicy,
 };
 pub use self::pod_volume::{PodVolume, PodVolumeSource};
 pub use self::pool::PodPool;

@@ -85,6 +85,9 @@ fn is_empty(text: &str) -> bool {
     text.is_empty()
 }
 
+/// The annotation by which a PodGroup is elastic, if its value is `true`.
+pub const ELASTIC_ANNOTATION: &str = "loadmaster.io/elastic";
+
 /// A group of pods that are decided together. The PodGroups of both APIs have this form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodGroup {
@@ -100,6 +103,9 @@ pub struct PodGroup {
     pub priority: Option<i32>,
     /// Whether its pods are evicted together or not at all (`disruptionMode`).
     pub is_disrupted_whole: bool,
+    /// Whether its pods beyond the minimum come after the minima of other groups, and go first
+    /// ([annotation](ELASTIC_ANNOTATION)).
+    pub is_elastic: bool,
     /// Whether its pods may preempt others (`preemptionPolicy`); `None` leaves it to the pods.
     pub may_preempt: Option<bool>,
     /// The levels of a topology that it asks for, the widest first, or why they cannot be read.
@@ -131,6 +137,7 @@ impl PodGroup {
                 .disruption_mode
                 .as_ref()
                 .is_some_and(api::DisruptionMode::is_of_all),
+            is_elastic: is_elastic(metadata),
             may_preempt: spec.preemption_policy.as_deref().map(|policy| policy != "Never"),
             topology: topology(group),
             claims: spec.resource_claims.iter().map(PodResourceClaim::compile).collect(),
@@ -152,6 +159,7 @@ impl PodGroup {
             policy: Self::gang_of(spec.min_member),
             priority: None,
             is_disrupted_whole: false,
+            is_elastic: is_elastic(metadata),
             may_preempt: None,
             topology: TopologyLevel::of_annotations(&metadata.annotations),
             claims: Box::default(),
@@ -181,6 +189,10 @@ impl PodGroup {
             SchedulingPolicy::Gang { min_count } => min_count,
         }
     }
+}
+
+fn is_elastic(metadata: &api::ObjectMeta) -> bool {
+    metadata.annotations.get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true")
 }
 
 /// Returns the levels that a PodGroup asks for: those of its annotation, and its constraint as the

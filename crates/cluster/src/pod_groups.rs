@@ -14,8 +14,9 @@ pub(super) struct PodGroups {
     /// Whether members are counted.
     counts: bool,
     objects: BTreeMap<PodGroupKey, Arc<PodGroup>>,
-    /// Number of PodGroups whose pods are evicted together.
-    whole: usize,
+    /// Number of PodGroups of which other nodes decide who is evicted: their pods are evicted
+    /// together, or those beyond the minimum first.
+    across_nodes: usize,
     /// None is empty.
     states: BTreeMap<PodGroupKey, PodGroupState>,
 }
@@ -77,12 +78,13 @@ impl PodGroups {
         let ObjectState::PodGroup(group) = object.state else { return };
         let key = pod_group_key(object.key);
         let present = object.present(group);
-        self.whole += usize::from(present.as_ref().is_some_and(|group| group.is_disrupted_whole));
+        let reads_others = |group: &Arc<PodGroup>| group.is_disrupted_whole || group.is_elastic;
+        self.across_nodes += usize::from(present.as_ref().is_some_and(reads_others));
         let before = match present {
             Some(group) => self.objects.insert(key, group),
             None => self.objects.remove(&key),
         };
-        self.whole -= usize::from(before.is_some_and(|group| group.is_disrupted_whole));
+        self.across_nodes -= usize::from(before.as_ref().is_some_and(reads_others));
     }
 
     /// Notes the id under which a member is placed, or that it has no node.
@@ -124,6 +126,13 @@ impl Cluster {
         self.pod_groups.objects.iter()
     }
 
+    /// Whether the group is elastic and as many of its members as it needs have a node.
+    pub fn runs_beyond_minimum(&self, group: &PodGroupKey) -> bool {
+        let needed = self.pod_group(group).filter(|own| own.is_elastic).map(|own| own.min_count());
+        let state = self.pod_group_state(group);
+        needed.is_some_and(|needed| state.is_some_and(|own| own.scheduled_count() >= needed))
+    }
+
     /// Returns the PodGroup that a pod belongs to; `None` if there is none, or if members are not
     /// counted.
     pub fn pod_group_of(&self, pod: &Pod) -> Option<(PodGroupKey, &Arc<PodGroup>)> {
@@ -143,9 +152,9 @@ impl Cluster {
         Some(state.scheduled())
     }
 
-    /// Whether the pods of some PodGroup are evicted together or not at all.
-    pub const fn disrupts_groups_whole(&self) -> bool {
-        self.pod_groups.counts && self.pod_groups.whole > 0
+    /// Whether there are groups of which pods on other nodes decide who is evicted on a node.
+    pub const fn disrupts_groups_across_nodes(&self) -> bool {
+        self.pod_groups.counts && self.pod_groups.across_nodes > 0
     }
 
     /// Counts the members of groups from now on.

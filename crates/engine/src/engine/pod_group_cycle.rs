@@ -52,19 +52,34 @@ impl Engine {
         let name = profile.scheduler_name.clone();
         cx.probe.start(Span::GroupAttempt(&name));
         cx.probe.start(Span::GroupAlgorithm);
-        let (key, orders) = (&group.key, Orders::All);
-        let question =
-            PodGroupQuestion { group: key, profile: &profile, members: &members, orders };
-        let mut decision = self.decide_group(question, cx);
+        let mut surplus = self.beyond_minimum(&group.key, &mut members);
+        let mut decision = self.decide_group(question(&group, &profile, &members), cx);
+        if !surplus.is_empty() && decision.status.is_rejection() {
+            members.append(&mut surplus);
+            decision = self.decide_group(question(&group, &profile, &members), cx);
+        }
+        let question = question(&group, &profile, &members);
         make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
         let code = decision.status.code();
         cx.probe.stop(Span::GroupAlgorithm, code);
+        surplus.into_iter().for_each(|member| group.insert(member));
         let (world, attempts) = (&mut self.world, &mut self.attempts);
         let cycle = Cycle { group, held_back: None, profile, world, attempts };
         let first = members[0].pod.clone();
         let outcome = cycle.commit(members, decision, cx);
         cx.probe.stop(Span::GroupAttempt(&name), code);
         Attempt { pod: first, outcome }
+    }
+
+    /// Takes out the members of an elastic group that it does not need to start. They are tried
+    /// when it has started, after the others of its priority.
+    fn beyond_minimum(&self, group: &PodGroupKey, members: &mut Vec<QueuedPod>) -> Vec<QueuedPod> {
+        let known = self.world.pod_group(group).filter(|own| own.is_elastic);
+        let needed = known.and(self.world.min_count(group)).unwrap_or_default();
+        match needed.saturating_sub(self.world.scheduled_members(group)) as usize {
+            0 => Vec::new(),
+            missing => members.split_off(missing.min(members.len())),
+        }
     }
 
     /// Decides about the members, which all have this profile if the group is valid.
@@ -129,6 +144,14 @@ impl Engine {
         let follows = is_object && self.world.profiles().schedules_groups();
         follows.then(|| pod_group_key(&change.object()))
     }
+}
+
+fn question<'a>(
+    group: &'a QueuedGroup,
+    profile: &'a Arc<Profile>,
+    members: &'a [QueuedPod],
+) -> PodGroupQuestion<'a> {
+    PodGroupQuestion { group: &group.key, profile, members, orders: Orders::All }
 }
 
 /// The end of a cycle: members are bound together, or all go back to the queue.

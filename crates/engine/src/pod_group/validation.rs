@@ -109,6 +109,7 @@ mod tests {
             policy: SchedulingPolicy::Basic,
             priority: Some(0),
             is_disrupted_whole: false,
+            is_elastic: false,
             may_preempt,
             topology: Ok(Box::default()),
             claims: Box::default(),

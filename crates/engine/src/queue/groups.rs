@@ -242,6 +242,13 @@ fn priority_of(group: &PodGroupKey, member: &QueuedPod, plugins: &Plugins<'_>) -
     known.and_then(|group| group.priority).unwrap_or_else(|| member.pod.priority())
 }
 
+/// Notes whether only pods beyond the minimum of an elastic group wait.
+pub(super) fn mark_surplus(entity: &mut QueuedEntity, plugins: &Plugins<'_>) {
+    let QueuedEntity::Group(group) = entity else { return };
+    let cluster = plugins.handle.cluster;
+    group.is_surplus = cluster.runs_beyond_minimum(&group.key);
+}
+
 /// Takes the failure of a member into the history of its group.
 fn adopt(group: &mut History, member: &History) {
     group.unschedulable_count = group.unschedulable_count.max(member.unschedulable_count);

@@ -867,6 +867,7 @@ impl Queue {
         plugins: &mut Plugins<'_>,
     ) -> Place {
         entity.enter(Waiting::Active, plugins.now());
+        groups::mark_surplus(&mut entity, plugins);
         let incoming = Incoming::of(&entity);
         self.active.push(entity, &mut SortPlugin::of(plugins));
         incoming.count(Place::Active, label, plugins)

@@ -40,8 +40,12 @@ impl<'a> SortPlugin<'a> {
 }
 
 impl Order<QueuedEntity> for SortPlugin<'_> {
-    /// A comparison that panics is made by priority and time instead, so that the queue moves on.
+    /// Pods beyond the minimum of an elastic group come last among entities of their priority. A
+    /// comparison that panics is made by priority and time instead, so that the queue moves on.
     fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
+        if a.priority() == b.priority() && a.is_surplus() != b.is_surplus() {
+            return b.is_surplus();
+        }
         let sort = self.profiles.queue_sort();
         let answer = catch_panic(&sort.name, self.probe, || sort.plugin.less(a, b, &self.handle));
         answer.unwrap_or_else(|_| {

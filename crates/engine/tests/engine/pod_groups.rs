@@ -2,9 +2,9 @@
 
 use engine::{Change, EffectKind, Outcome};
 use framework::{
-    ActionType, Answer, ClusterEvent, EventForPod, EventResource, Handle, HintResult, ObjectKey,
-    PlacementFeasible, Plugin, Pod, PodGroup, PodGroupKey, PodGroupProgress, PreBindStep,
-    PreEnqueue, QueueingHint, Status, Write, WriteAction,
+    ActionType, Answer, ClusterEvent, ELASTIC_ANNOTATION, EventForPod, EventResource, Handle,
+    HintResult, ObjectKey, PlacementFeasible, Plugin, Pod, PodGroup, PodGroupKey, PodGroupProgress,
+    PreBindStep, PreEnqueue, QueueingHint, Status, Write, WriteAction,
 };
 use serde_json::{Value, json};
 use testkit::{PodBuilder, node, pod};
@@ -76,6 +76,48 @@ pub(crate) fn pod_group(world: &mut World, name: &str, min_count: u32) {
         "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
     });
     world.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, object))));
+}
+
+/// An elastic PodGroup.
+fn elastic_group(world: &mut World, name: &str, min_count: u32) {
+    let annotations = json!({ELASTIC_ANNOTATION: "true"});
+    let uid = format!("uid-{name}");
+    let object = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": uid, "annotations": annotations},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    });
+    world.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, object))));
+}
+
+#[test]
+fn pods_beyond_the_minimum_of_an_elastic_group_come_after_the_minima_of_others() {
+    for is_elastic in [true, false] {
+        let mut world = single_pod_nodes([], 5);
+        match is_elastic {
+            true => elastic_group(&mut world, "a", 2),
+            false => pod_group(&mut world, "a", 2),
+        }
+        pod_group(&mut world, "b", 2);
+        members(&mut world, "a", 4);
+        members(&mut world, "b", 2);
+        world.run();
+        let placed = |group, count| {
+            places(&world, group, count).into_iter().filter(|place| *place == "placed").count()
+        };
+        let expected = if is_elastic { [3, 2] } else { [4, 0] };
+        assert_eq!([placed("a", 4), placed("b", 2)], expected);
+    }
+}
+
+#[test]
+fn elastic_group_starts_with_other_pods_if_its_first_ones_do_not_fit() {
+    let mut world = single_pod_nodes([], 3);
+    elastic_group(&mut world, "g", 2);
+    world.pod(member("g", 0).cpu("1000"));
+    (1..4).for_each(|number| world.pod(member("g", number)));
+    world.run();
+    let expected = ["unschedulable", "placed", "placed", "placed"];
+    assert_eq!(places(&world, "g", 4), expected);
 }
 
 pub(crate) fn members(world: &mut World, group: &str, count: usize) {

@@ -117,6 +117,11 @@ impl QueuedEntity {
         }
     }
 
+    /// Whether only pods beyond the minimum of an elastic group wait.
+    pub fn is_surplus(&self) -> bool {
+        matches!(self, Self::Group(group) if group.is_surplus)
+    }
+
     /// Returns the scheduler name of the pods, which names their profile.
     pub fn scheduler_name(&self) -> &Arc<str> {
         match self {
@@ -193,6 +198,9 @@ pub struct QueuedGroup {
     uid: Uid,
     /// The priority of its PodGroup, by which QueueSort plugins order it.
     pub priority: i32,
+    /// Whether only pods beyond the minimum of an elastic group wait. Entities of its priority go
+    /// before it.
+    pub is_surplus: bool,
     /// What has happened to the group in the queue.
     pub history: History,
     /// The nodes that the last attempt lacked.
@@ -229,7 +237,15 @@ impl QueuedGroup {
     pub fn new(key: PodGroupKey, priority: i32, member: QueuedPod) -> Self {
         let uid = Uid::from(&*format!("PodGroup {key}"));
         let history = member.history.clone();
-        Self { key, uid, priority, history, missing_nodes: None, members: vec![member] }
+        Self {
+            key,
+            uid,
+            priority,
+            is_surplus: false,
+            history,
+            missing_nodes: None,
+            members: vec![member],
+        }
     }
 
     /// Returns the members, in the order in which they are placed.

@@ -40,6 +40,7 @@ pub fn preempt_for_group(
             cluster: handle.cluster,
             priority,
             spared: Some(trial.group()),
+            spares_minima: handle.cluster.runs_beyond_minimum(trial.group()),
             wall_time: handle.wall_time(),
         })
     })

@@ -41,8 +41,8 @@ impl Search {
     ) -> Self {
         let Handle { preemptions, now, .. } = *attempt.handle;
         let paused = preemptions.fruitless().paused_nodes(attempt.pod, now).next().is_some();
-        // Victims of a group that is evicted whole depend on other nodes.
-        let is_local = !attempt.cluster().disrupts_groups_whole();
+        // Victims of a group that is evicted whole, or is elastic, depend on other nodes.
+        let is_local = !attempt.cluster().disrupts_groups_across_nodes();
         let repeats = evaluator.repeats_findings() && !paused && is_local;
         let exceptions = dry_run.exceptions().filter(|_| repeats);
         let mut search = Self {

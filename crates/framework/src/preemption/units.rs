@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use foldhash::HashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::{BudgetIx, Cluster, NodeIx, Pod, PodGroupKey, PodIx, Time};
+use crate::{
+    BudgetIx, Cluster, NodeIx, Pod, PodGroupKey, PodGroupState, PodIx, SchedulingPolicy, Time,
+};
 
 /// Pods that are evicted together or not at all: those of a PodGroup with the disruption mode
 /// `all`, or one pod.
@@ -20,12 +22,13 @@ pub(super) struct Unit {
     pub(super) violations: usize,
 }
 
-/// The importance of a unit; the most important is the smallest. By priority, groups before single
-/// pods, larger groups before smaller ones, and then by the earliest start. Pods that started at
+/// The importance of a unit; the most important is the smallest. By priority, members of elastic
+/// groups beyond their minimum last, groups before single pods, larger groups before smaller ones, and then by the earliest start. Pods that started at
 /// the same time are ordered by their groups, so that few groups lose pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Importance {
     priority: Reverse<i32>,
+    is_surplus: bool,
     is_single: bool,
     members: Reverse<usize>,
     start: Time,
@@ -41,6 +44,8 @@ pub(super) struct Below<'a> {
     pub(super) priority: i32,
     /// The group that gets the room, whose own pods are no candidates.
     pub(super) spared: Option<&'a PodGroupKey>,
+    /// Whether the members that a gang needs are no candidates.
+    pub(super) spares_minima: bool,
     /// The time at which a pod without a start time counts as started.
     pub(super) wall_time: Time,
 }
@@ -69,12 +74,20 @@ pub(super) fn priority_of(cluster: &Cluster, pod: &Pod) -> i32 {
     of_group.unwrap_or_else(|| pod.priority())
 }
 
+/// Whether a gang can do without this member: of those with a node it needs the oldest.
+fn is_surplus(cluster: &Cluster, group: &PodGroupKey, member: PodIx, wall_time: Time) -> bool {
+    let needed = cluster.pod_group(group).map_or(1, |own| own.min_count() as usize);
+    let age = |ix: PodIx| (start_of(&cluster.pod(ix).pod, wall_time), ix);
+    let members = cluster.pod_group_state(group).into_iter().flat_map(PodGroupState::scheduled);
+    members.filter(|other| age(*other) < age(member)).count() >= needed
+}
+
 impl Below<'_> {
     /// Returns the units with pods on these nodes, in their order. A unit has all its pods in the
     /// cluster if `is_complete` is not set, and otherwise those on these nodes, which are all
     /// nodes.
     fn of(self, nodes: impl Iterator<Item = NodeIx>, is_complete: bool) -> Vec<Unit> {
-        let Self { cluster, priority, spared, wall_time } = self;
+        let Self { cluster, priority, spared, spares_minima, wall_time } = self;
         let mut units: Vec<Unit> = Vec::new();
         // Never iterated.
         let mut whole: HashMap<PodGroupKey, usize> = HashMap::default();
@@ -88,6 +101,14 @@ impl Below<'_> {
             if own >= priority || is_own {
                 continue;
             }
+            let is_needed = group.as_ref().is_some_and(|(key, group)| {
+                matches!(group.policy, SchedulingPolicy::Gang { .. })
+                    && !is_surplus(cluster, key, ix, wall_time)
+            });
+            if spares_minima && is_needed {
+                continue;
+            }
+            let is_elastic = group.as_ref().is_some_and(|(_, group)| group.is_elastic);
             let is_single = group.is_none();
             let place = group.as_ref().map_or(0, |(key, _)| {
                 let next = places.len() + 1;
@@ -102,6 +123,7 @@ impl Below<'_> {
             }
             let importance = Importance {
                 priority: Reverse(own),
+                is_surplus: is_elastic && !is_needed,
                 is_single,
                 members: Reverse(usize::from(!is_single)),
                 start: start_of(pod, wall_time),
@@ -158,8 +180,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::EventResource;
     use crate::testing::{PodBuilder, SetJson, cluster, node, pod};
+    use crate::{ELASTIC_ANNOTATION, EventResource};
 
     /// Nodes `a` and `b`, the PodGroups `all` of priority 5 and `single` of priority 4, and pods.
     fn cluster_with(pods: impl IntoIterator<Item = PodBuilder>) -> Cluster {
@@ -190,7 +212,8 @@ mod tests {
     }
 
     const fn below(cluster: &Cluster, priority: i32) -> Below<'_> {
-        Below { cluster, priority, spared: None, wall_time: Time::from_secs(100) }
+        let (spared, spares_minima, wall_time) = (None, false, Time::from_secs(100));
+        Below { cluster, priority, spared, spares_minima, wall_time }
     }
 
     #[test]
@@ -251,6 +274,30 @@ mod tests {
         let mut units = below(&cluster, 10).everywhere();
         units.sort_by_key(|unit| unit.importance);
         assert_eq!(names(&cluster, units), ["s1", "s2", "o1"]);
+    }
+
+    #[test]
+    fn members_of_an_elastic_gang_beyond_its_minimum_go_first_and_needed_members_can_be_spared() {
+        let pods = [
+            of("s1", "all", "a").started(1),
+            of("g1", "gang", "a").started(2),
+            of("g2", "gang", "b").started(3),
+            of("g3", "gang", "b").started(4),
+            pod("p").priority(5).started(5).on("b"),
+        ];
+        let mut cluster = cluster_with(pods);
+        let object = json!({
+            "metadata": {"name": "gang", "annotations": {ELASTIC_ANNOTATION: "true"}},
+            "spec": {"priority": 5, "schedulingPolicy": {"gang": {"minCount": 2}}},
+        });
+        cluster.set_json(&EventResource::PodGroup, "default", "gang", Some(object.into()));
+        let mut units = below(&cluster, 10).everywhere();
+        units.sort_by_key(|unit| unit.importance);
+        assert_eq!(names(&cluster, units), ["s1", "g1", "g2", "p", "g3"]);
+        let own = Below { spares_minima: true, ..below(&cluster, 10) };
+        assert_eq!(names(&cluster, own.everywhere()), ["s1", "g3", "p"]);
+        assert!(cluster.runs_beyond_minimum(&PodGroupKey::new("default", "gang")));
+        assert!(!cluster.runs_beyond_minimum(&PodGroupKey::new("default", "all")));
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub fn select_victims_on_node(
 ) -> Result<Victims, Status> {
     let (pod, handle) = (attempt.pod, attempt.handle);
     let (cluster, wall_time) = (handle.cluster, handle.wall_time());
-    let mut units = Below { cluster, priority: pod.priority(), spared: None, wall_time }.on(node);
+    let mut units =
+        Below { cluster, priority: pod.priority(), spared: None, spares_minima: false, wall_time }
+            .on(node);
     if units.is_empty() {
         return Err(Status::unresolvable("No preemption victims found for incoming pod"));
     }
