@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the plugin.
 pub const NAME: &str = "RoomReservation";
+/// The reason in the condition of a pod that only held room rejects. Autoscalers add no node for it,
+/// since it has room when the hold ends.
+const REASON: &str = "RoomReserved";
 
 const HELD: &str = "node(s) held for a pod or group that has waited longer";
 /// Maximum of `maxReservations`. The number of a verdict has a bit for each.
@@ -84,6 +87,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         // The engine activates the pods that it rejects when room is released.
         .no_events()
         .holds_room(args.policy()?)
+        .rejects_as(REASON)
         .build())
 }
 
