@@ -50,8 +50,9 @@ use std::process::ExitCode;
 use ::supercluster::registry::PipelineRegistry;
 use framework::Registry;
 
-/// Runs the `loadmaster` command with the in-tree plugins, those in `registry`, those of
-/// [`scheduler_plugins`], [`rules`] and [`reservation`], whose names a plugin in `registry` may take.
+/// Runs the `loadmaster` command with the in-tree plugins, those in `registry`, and those of
+/// [`scheduler_plugins`], [`rules`] and [`reservation`], whose names plugins in `registry` may
+/// take.
 pub fn run_with(registry: Registry) -> ExitCode {
     run_with_pipelines(registry, &PipelineRegistry::new())
 }

@@ -276,7 +276,8 @@ impl Estimator<'_> {
             }
             Kind::Fold(fold) => self.fold(node, fold),
             Kind::OptMap { target, variable, body, flat } => {
-                // `target.hasValue() ? optional.of(cel.bind(variable, target.value(), body)) : optional.none()`
+                // `target.hasValue() ? optional.of(cel.bind(variable, target.value(), body)) :
+                // optional.none()`
                 let target = self.cost(target).saturating_add(SELECT);
                 self.push(variable, None, None, None);
                 let bound = self.cost(body).saturating_add(target).saturating_add(NEW_LIST);

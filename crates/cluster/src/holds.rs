@@ -39,7 +39,7 @@ impl fmt::Display for Holder {
 pub enum Purpose {
     /// The holder has waited for long.
     Start,
-    /// So many pods of the group had a node, and one of them is lost.
+    /// The group has lost a pod. Before that, this number of its pods had a node.
     Replacement(u32),
 }
 

@@ -57,8 +57,8 @@ pub enum Stays {
 /// node's pods fit on nodes that stay. Afterwards the engine is as before.
 ///
 /// The profile of a pod decides where it goes, and the node that takes it stays, so that no pod is
-/// moved twice. The room only shrinks, so each node is tried once. Budgets count for the pods of one
-/// node: its pods are ready elsewhere before the next node is begun.
+/// moved twice. The room only shrinks, so each node is tried once. Budgets count for the pods of
+/// one node: its pods are ready elsewhere before the next node is begun.
 pub fn empty_nodes(engine: &mut Engine, drains: &Drains<'_>, now: Time) -> EmptyNodes {
     let budgets = Budgets::of(engine, drains.movable);
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };

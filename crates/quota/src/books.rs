@@ -151,31 +151,26 @@ impl Books {
     /// Returns what a pod without a node would take from its quota. Devices that another pod of the
     /// same choice uses are not taken again.
     pub fn request_of(&self, pod: &Pod) -> Amounts {
-        let choice = Choice::of(pod);
-        let own = of_requests(&pod.requests, |name| self.resources.get(name));
-        let own = own.into_iter().map(|(resource, amount)| (resource, i128::from(amount)));
-        let mut amounts: Amounts = own.collect();
-        for key in claims_of(pod) {
-            let Some(book) = self.claims.get(&key) else { continue };
-            let mut of_choice = book.users.iter().filter(|users| users.choice == choice);
-            if !of_choice.any(|users| users.placed > 0) {
-                self.add_devices(&mut amounts, &book.devices);
-            }
-        }
-        amounts
+        self.amounts_of(pod, 0)
     }
 
     /// Returns what a quota uses less once a pod with a node is gone. Devices that another pod of
     /// the same choice uses stay in use.
     pub fn used_by(&self, pod: &Pod) -> Amounts {
+        self.amounts_of(pod, 1)
+    }
+
+    /// Returns what a pod requests, with the devices that this number of placed pods of its choice
+    /// use.
+    fn amounts_of(&self, pod: &Pod, placed: u32) -> Amounts {
         let choice = Choice::of(pod);
         let own = of_requests(&pod.requests, |name| self.resources.get(name));
         let own = own.into_iter().map(|(resource, amount)| (resource, i128::from(amount)));
         let mut amounts: Amounts = own.collect();
         for key in claims_of(pod) {
             let Some(book) = self.claims.get(&key) else { continue };
-            let mut of_choice = book.users.iter().filter(|users| users.choice == choice);
-            if of_choice.any(|users| users.placed == 1) {
+            let of_choice = book.users.iter().find(|users| users.choice == choice);
+            if of_choice.map_or(0, |users| users.placed) == placed {
                 self.add_devices(&mut amounts, &book.devices);
             }
         }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the plugin.
 pub const NAME: &str = "RoomReservation";
-/// The reason in the condition of a pod that only held room rejects. Autoscalers add no node for it,
-/// since it has room when the hold ends.
+/// The reason in the condition of a pod that only held room rejects. Autoscalers add no node for
+/// it, since it has room when the hold ends.
 const REASON: &str = "RoomReserved";
 
 const HELD: &str = "node(s) held for a pod or group that has waited longer";

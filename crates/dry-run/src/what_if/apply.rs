@@ -137,8 +137,8 @@ impl Default for Limits {
     }
 }
 
-/// Applies a change: nodes first, then workloads and quotas. Pods that come back keep their names, and wait
-/// for a node.
+/// Applies a change: nodes first, then workloads and quotas. Pods that come back keep their names,
+/// and wait for a node.
 ///
 /// # Errors
 /// Everything in the documents that cannot be done, or contradicts something else.

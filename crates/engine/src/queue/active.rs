@@ -1,10 +1,10 @@
 //! The active queue.
 //!
-//! Entities leave in the order of the QueueSort plugin. If a profile orders by quota, pods of quotas
-//! below their guarantee go before others: the entities of each quota have a heap, and each level
-//! of the tree a heap of the quotas with entities at or below them. What the quotas of a level are
-//! compared by changes with what their pods use; [`ActiveQueue::usage_changed`] moves the quotas
-//! concerned, and no entity.
+//! Entities leave in the order of the QueueSort plugin. If a profile orders by quota, pods of
+//! quotas below their guarantee go before others: the entities of each quota have a heap, and each
+//! level of the tree a heap of the quotas with entities at or below them. What the quotas of a
+//! level are compared by changes with what their pods use; [`ActiveQueue::usage_changed`] moves the
+//! quotas concerned, and no entity.
 //!
 //! Entities without a quota leave in the order of the QueueSort plugin, compared with the one that
 //! leaves first of all quotas.

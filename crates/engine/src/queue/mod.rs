@@ -22,8 +22,8 @@
 //! their backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before,
 //! it does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
-//! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin, unless a plugin lets
-//!   quotas below their guarantee go first, see `active`.
+//! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin, unless a plugin
+//!   lets quotas below their guarantee go first, see `active`.
 //! * *backoff* (`backoffQ`): a rejected entity may leave early, when none is active. One that
 //!   failed with an error stays until its backoff is over.
 //! * *unschedulable* (`unschedulablePods`): an entity waits for an event that one of its rejectors

@@ -23,8 +23,9 @@ pub(super) struct Unit {
 }
 
 /// The importance of a unit; the most important is the smallest. By priority, members of elastic
-/// groups beyond their minimum last, groups before single pods, larger groups before smaller ones, and then by the earliest start. Pods that started at
-/// the same time are ordered by their groups, so that few groups lose pods.
+/// groups beyond their minimum last, groups before single pods, larger groups before smaller ones,
+/// and then by the earliest start. Pods that started at the same time are ordered by their groups,
+/// so that few groups lose pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Importance {
     priority: Reverse<i32>,

@@ -53,7 +53,7 @@ pub(crate) struct Movables<'q> {
 }
 
 impl<'q> Movables<'q> {
-    /// Sorts the pods by node. Those that are not wanted stay where they are.
+    /// Sorts the pods by node, and leaves out pods that are not wanted.
     pub(crate) fn new(
         pods: &'q [Movable],
         is_wanted: impl Fn(usize) -> bool,

@@ -165,7 +165,8 @@ impl Harness {
         self
     }
 
-    /// Registers the pods that the plugin counts for this pod, as the engine does before an attempt.
+    /// Registers the pods that the plugin counts for this pod, as the engine does before an
+    /// attempt.
     #[must_use]
     pub fn counting_for(mut self, pod: &Pod) -> Self {
         let standing = self.plugin.standing_queries.as_ref();
