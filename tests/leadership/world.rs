@@ -2,32 +2,19 @@
 
 use std::time::Duration;
 
-use control::api_dispatcher::{ApiDispatcher, Limits};
-use control::event_recorder::{self, EventRecorder};
 use control::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
-use control::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
-use control::{Reply, Request, Response};
+use control::scheduler::{Fencing, LeaderElection, RequestSource};
+use control::{Reply, Request};
+use engine::EngineConfig;
 use engine::ports::Ports;
-use engine::{Engine, EngineConfig};
 use framework::{Level, POD_GROUP_LABEL, Time};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{Decoder, watched_kinds};
-use sandbox::api::{self, WatchId};
+use sandbox::api;
 use sandbox::resources::{LEASES, NAMESPACES, NODES, PODS};
 use sandbox::store::Store;
 use serde_json::{Value, json};
 
-use crate::api_server::{change, serve, watch};
-
-/// The initial time, in seconds since 1970.
-const BEGINNING: i64 = 1_790_000_000;
-const SEED: u64 = 1;
-
-/// A replica of the scheduler.
-pub(crate) struct Replica {
-    pub(crate) scheduler: Scheduler,
-    watches: Vec<(WatchId, Decoder)>,
-}
+use crate::replica::{BEGINNING, Replica, SEED, as_reply, as_served, serve};
 
 /// Replicas and their API server, with one node.
 pub(crate) struct World {
@@ -71,7 +58,7 @@ impl World {
     }
 
     fn of(levels: &[Level], delay_cache_until_active: bool) -> Self {
-        let now = Time::from_secs(BEGINNING);
+        let now = BEGINNING;
         let mut store = Store::new(SEED, now);
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" },
@@ -81,7 +68,11 @@ impl World {
         let names = ["a", "b", "c"].into_iter().zip(levels);
         let replicas = names
             .map(|(name, level)| {
-                Replica::new(&mut store, name, *level, delay_cache_until_active, now)
+                let profiles = config::defaults(&Gates::at(*level));
+                let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
+                let replica = Replica::new(EngineConfig::new(profiles), &mut store, now);
+                let election = election(name, *level, delay_cache_until_active);
+                replica.with_leader_election(election)
             })
             .collect();
         Self { now, store, replicas }
@@ -254,10 +245,7 @@ impl World {
     }
 
     fn carry_out(&mut self, request: &Request) -> api::Response {
-        let mut served =
-            api::Request::new(request.method.as_str(), &request.path, request.body.clone());
-        request.content_type.clone_into(&mut served.content_type);
-        serve(&mut self.store, &served, self.now)
+        serve(&mut self.store, &as_served(request), self.now)
     }
 
     /// Carries out a request and passes on the reply. Returns the status.
@@ -267,9 +255,9 @@ impl World {
         source: RequestSource,
         request: &Request,
     ) -> u16 {
-        let api::Response { status, body, .. } = self.carry_out(request);
-        let reply = Reply::Answered(Response { status, retry_after: None, body: body.to_vec() });
-        self.reply(number, source, request, reply);
+        let response = self.carry_out(request);
+        let status = response.status;
+        self.reply(number, source, request, as_reply(response));
         status
     }
 
@@ -290,13 +278,10 @@ impl World {
 
     /// Passes the events of its watches to a replica.
     pub(crate) fn learn(&mut self, number: usize) {
-        let Replica { scheduler, watches } = &mut self.replicas[number];
-        for (watch, decoder) in watches {
-            for line in &self.store.frames(*watch, self.now).lines {
-                let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-                scheduler.apply(change(decoder, line), self.now, ports);
-            }
-        }
+        let replica = &mut self.replicas[number];
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        replica.learn(&mut self.store, self.now, ports);
+        let scheduler = &mut replica.scheduler;
         // The watches are never late, so a new list shows nothing new.
         for group in scheduler.take_relists() {
             scheduler.handle_relisted(group);
@@ -304,37 +289,19 @@ impl World {
     }
 }
 
-impl Replica {
-    fn new(
-        store: &mut Store,
-        name: &str,
-        level: Level,
-        delay_cache_until_active: bool,
-        now: Time,
-    ) -> Self {
-        let profiles = config::defaults(&Gates::at(level));
-        let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
-        let kinds = watched_kinds(&profiles);
-        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
-        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
-        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
-        let config = LeaderElectionConfig {
-            identity: name.to_owned(),
-            namespace: "kube-system".to_owned(),
-            name: "loadmaster".to_owned(),
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            level: Some(level.to_string()),
-        };
-        let election = LeaderElection {
-            elector: LeaderElector::new(config, SEED).unwrap(),
-            reporting_controller: "default-scheduler".into(),
-            delay_cache_until_active,
-        };
-        let scheduler =
-            Scheduler::new(engine, api_dispatcher, event_recorder).with_leader_election(election);
-        let watches = kinds.iter().map(|kind| watch(store, kind, now)).collect();
-        Self { scheduler, watches }
+fn election(name: &str, level: Level, delay_cache_until_active: bool) -> LeaderElection {
+    let config = LeaderElectionConfig {
+        identity: name.to_owned(),
+        namespace: "kube-system".to_owned(),
+        name: "loadmaster".to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+        level: Some(level.to_string()),
+    };
+    LeaderElection {
+        elector: LeaderElector::new(config, SEED).unwrap(),
+        reporting_controller: "default-scheduler".into(),
+        delay_cache_until_active,
     }
 }

@@ -3,25 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control::api_dispatcher::{ApiDispatcher, Limits};
-use control::event_recorder::{self, EventRecorder};
-use control::scheduler::{RequestSource, Scheduler};
+use control::scheduler::RequestSource;
 use control::{Reply, RequestId, Response};
+use engine::EngineConfig;
 use engine::ports::Ports;
-use engine::{Engine, EngineConfig};
 use framework::Time;
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{Decoder, watched_kinds};
-use sandbox::api::{Request, WatchId};
+use sandbox::api::Request;
 use sandbox::controllers::Controllers;
 use sandbox::store::Store;
 use serde_json::{Value, json};
 
-use crate::api_server::{change, serve, watch};
+use crate::replica::{BEGINNING, Replica, SEED, as_reply, as_served, serve};
 
-/// The initial time, in seconds since 1970.
-const BEGINNING: i64 = 1_790_000_000;
-const SEED: u64 = 1;
 /// Number of nodes, each with room for a thousand pods.
 const NODES: usize = 10;
 
@@ -53,8 +47,7 @@ pub(super) struct World {
     pub(super) now: Time,
     store: Store,
     controllers: Controllers,
-    watches: Vec<(WatchId, Decoder)>,
-    scheduler: Scheduler,
+    replica: Replica,
     /// Whether a webhook hangs on a request.
     hangs: fn(&Request) -> bool,
     pending: BTreeMap<(Time, u64), Pending>,
@@ -69,19 +62,16 @@ impl World {
     /// Creates a cluster in which a webhook hangs on these requests. The provisioner of the class
     /// `dead` never answers.
     pub(super) fn new(hangs: fn(&Request) -> bool) -> Self {
-        let now = Time::from_secs(BEGINNING);
+        let now = BEGINNING;
         let profiles = config::defaults(&Gates::default());
         let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
-        let kinds = watched_kinds(&profiles);
-        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
-        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
-        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
+        let mut store = Store::new(SEED, now);
+        let replica = Replica::new(EngineConfig::new(profiles), &mut store, now);
         let mut world = Self {
             now,
-            store: Store::new(SEED, now),
+            store,
             controllers: Controllers::new(),
-            watches: Vec::new(),
-            scheduler: Scheduler::new(engine, api_dispatcher, event_recorder),
+            replica,
             hangs,
             pending: BTreeMap::new(),
             sent: 0,
@@ -91,9 +81,8 @@ impl World {
         world.create_all((0..NODES).map(node).collect());
         world.create_all(["good", "good-too", "bad"].map(namespace).into());
         world.create_all(["fast", "dead", "good", "bad"].map(class).into());
-        world.watches = kinds.iter().map(|kind| watch(&mut world.store, kind, now)).collect();
         world.learn();
-        world.scheduler.set_synced(now, &mut Ports { extenders: &mut (), probe: &mut () });
+        world.replica.scheduler.set_synced(now, &mut Ports { extenders: &mut (), probe: &mut () });
         world
     }
 
@@ -123,8 +112,8 @@ impl World {
             self.controllers.step(&mut self.store, self.now);
             self.learn();
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.scheduler.tick(self.now, ports);
-            let attempt = self.scheduler.schedule_one(self.now, ports);
+            self.replica.scheduler.tick(self.now, ports);
+            let attempt = self.replica.scheduler.schedule_one(self.now, ports);
             self.send();
             if attempt.is_some() {
                 self.now = self.now + ATTEMPT;
@@ -132,7 +121,7 @@ impl World {
             }
             let deadlines = [
                 self.pending.keys().next().map(|(due, _)| *due),
-                self.scheduler.next_deadline(),
+                self.replica.scheduler.next_deadline(),
                 self.controllers.next_deadline(),
             ];
             let next = deadlines.into_iter().flatten().min().unwrap_or(end);
@@ -141,21 +130,16 @@ impl World {
     }
 
     fn learn(&mut self) {
-        for (watch, decoder) in &self.watches {
-            for line in &self.store.frames(*watch, self.now).lines {
-                let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-                self.scheduler.apply(change(decoder, line), self.now, ports);
-            }
-        }
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.replica.learn(&mut self.store, self.now, ports);
     }
 
     fn send(&mut self) {
-        for (source, request) in self.scheduler.take_requests() {
-            let mut served = Request::new(request.method.as_str(), &request.path, request.body);
-            request.content_type.clone_into(&mut served.content_type);
-            let delay = if (self.hangs)(&served) { WEBHOOK_TIMEOUT } else { ANSWER };
+        for (source, request) in self.replica.scheduler.take_requests() {
+            let (id, request) = (request.id, as_served(&request));
+            let delay = if (self.hangs)(&request) { WEBHOOK_TIMEOUT } else { ANSWER };
             self.sent += 1;
-            let pending = Pending { source, id: request.id, request: served };
+            let pending = Pending { source, id, request };
             self.pending.insert((self.now + delay, self.sent), pending);
         }
     }
@@ -166,23 +150,20 @@ impl World {
             && first.key().0 <= self.now
         {
             let Pending { source, id, request } = first.remove();
-            let (status, body) = match (self.hangs)(&request) {
-                true => (500, webhook_failed()),
-                false => {
-                    let response = serve(&mut self.store, &request, self.now);
-                    (response.status, response.body.to_vec())
-                }
+            let reply = if (self.hangs)(&request) {
+                let (status, body) = (500, webhook_failed());
+                Reply::Answered(Response { status, retry_after: None, body })
+            } else {
+                as_reply(serve(&mut self.store, &request, self.now))
             };
-            if status == 201
+            if matches!(&reply, Reply::Answered(Response { status: 201, .. }))
                 && let Some(pod) = request.path.strip_prefix(HEALTHY)
                 && let Some(created) = self.created.remove(pod.trim_end_matches("/binding"))
             {
                 self.took.push(self.now.since(created));
             }
-            let response = Response { status, retry_after: None, body };
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            let reply = Reply::Answered(response);
-            self.scheduler.handle_reply(source, id, reply, self.now, ports);
+            self.replica.scheduler.handle_reply(source, id, reply, self.now, ports);
         }
     }
 }

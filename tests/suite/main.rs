@@ -33,8 +33,8 @@ mod wake_ups;
 mod waves;
 
 #[cfg(feature = "sandbox")]
-mod api_server;
-#[cfg(feature = "sandbox")]
 mod encodings;
 mod golden_corpus;
 mod plugins;
+#[cfg(feature = "sandbox")]
+mod replica;

@@ -3,31 +3,23 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use control::api_dispatcher::{ApiDispatcher, Limits};
-use control::event_recorder::{self, EventRecorder};
 use control::scheduler::Scheduler;
 use control::{Method, Reply, Response};
+use engine::EngineConfig;
 use engine::ports::{Count, Ports, Probe, Span};
 use engine::queue::Place;
-use engine::{Engine, EngineConfig};
 use framework::{PluginName, PodKey, Registry, Time};
 use loadmaster::config::{self, Configuration, Gates};
-use loadmaster::wire::{Decoder, watched_kinds};
-use sandbox::api::{self, Request, WatchId};
 use sandbox::resources::PODS;
 use sandbox::store::Store;
 
 use super::extender::Choosy;
 use super::objects::Step;
 use super::{in_flight, pending};
-use crate::api_server::{change, serve, watch};
+use crate::replica::{BEGINNING, Replica, SEED, as_reply, as_served, serve};
 
-/// The initial time, in seconds since 1970.
-const BEGINNING: i64 = 1_790_000_000;
 /// Maximum number of steps at one point of time; more means an endless loop.
 const MOST_AT_ONCE: usize = 10_000;
-/// Seed of the store and of the scheduler.
-const SEED: u64 = 1;
 
 /// Returns the in-tree plugins, and those of these tests.
 pub(crate) fn registry() -> Registry {
@@ -48,8 +40,7 @@ pub(crate) fn configuration(fields: &str) -> Configuration {
 /// The scheduler and its API server.
 pub(crate) struct World {
     store: Store,
-    watches: Vec<(WatchId, Decoder)>,
-    scheduler: Scheduler,
+    replica: Replica,
     deletions: Deletions,
     now: Time,
     /// The pods that were tried, one entry per attempt.
@@ -107,26 +98,20 @@ impl World {
         fields: &str,
         given: impl IntoIterator<Item = &'a Step>,
     ) -> Self {
-        let now = Time::from_secs(BEGINNING);
+        let now = BEGINNING;
         let config = configuration(fields);
         let profiles = config.build_profiles(&registry()).unwrap();
         let mut store = Store::new(SEED, now);
-        let kinds = watched_kinds(&profiles);
-        let watches = kinds.iter().map(|kind| watch(&mut store, kind, now)).collect();
-        let engine = Engine::new(EngineConfig {
-            seed: SEED,
+        let config = EngineConfig {
             queue: config.queue(),
             extenders: config.engine_extenders(),
             ..EngineConfig::new(profiles)
-        });
-        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
-        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
-        let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        };
+        let replica = Replica::new(config, &mut store, now);
         let heard = Heard::default();
         let tried = Vec::new();
         let in_batches = false;
-        let mut world =
-            Self { store, watches, scheduler, deletions, now, tried, heard, in_batches };
+        let mut world = Self { store, replica, deletions, now, tried, heard, in_batches };
         given.into_iter().for_each(|step| world.carry_out(step));
         world.learn();
         world.on_scheduler(Scheduler::set_synced);
@@ -174,7 +159,7 @@ impl World {
     /// Advances time.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        while let Some(due) = self.scheduler.next_deadline().filter(|due| *due <= end) {
+        while let Some(due) = self.replica.scheduler.next_deadline().filter(|due| *due <= end) {
             self.now = self.now.max(due);
             self.on_scheduler(Scheduler::tick);
             self.settle();
@@ -194,7 +179,7 @@ impl World {
 
     /// Whether the scheduler has chosen a node for the pod, which may still wait for its volumes.
     pub(crate) fn has_node(&self, pod: &str) -> bool {
-        let mut placed = self.scheduler.engine().cluster().pods();
+        let mut placed = self.replica.scheduler.engine().cluster().pods();
         placed.any(|placed| placed.pod.key == key(pod))
     }
 
@@ -218,12 +203,12 @@ impl World {
 
     /// Returns the place of the pod in the queue, if it is queued.
     pub(crate) fn place(&self, pod: &str) -> Option<Place> {
-        self.scheduler.engine().queue().get(&key(pod)).map(|(place, _)| place)
+        self.replica.scheduler.engine().queue().get(&key(pod)).map(|(place, _)| place)
     }
 
     /// Returns the plugins that rejected the pod.
     pub(crate) fn rejectors(&self, pod: &str) -> BTreeSet<PluginName> {
-        let queued = self.scheduler.engine().queue().get(&key(pod));
+        let queued = self.replica.scheduler.engine().queue().get(&key(pod));
         queued
             .map_or_else(BTreeSet::new, |(_, queued)| queued.history.unschedulable_plugins.clone())
     }
@@ -233,7 +218,7 @@ impl World {
         call: impl FnOnce(&mut Scheduler, Time, &mut Ports<'_>) -> T,
     ) -> T {
         let ports = &mut Ports { extenders: &mut Choosy, probe: &mut self.heard };
-        call(&mut self.scheduler, self.now, ports)
+        call(&mut self.replica.scheduler, self.now, ports)
     }
 
     fn carry_out(&mut self, step: &Step) {
@@ -246,36 +231,22 @@ impl World {
 
     /// Handles the events of the watches; returns whether there were any.
     fn learn(&mut self) -> bool {
-        let mut changes = Vec::new();
-        for (watch, decoder) in &self.watches {
-            let frames = self.store.frames(*watch, self.now);
-            assert!(!frames.ended, "no world lives as long as a watch");
-            changes.extend(frames.lines.iter().map(|line| change(decoder, line)));
-        }
-        let is_anything = !changes.is_empty();
-        for change in changes {
-            self.on_scheduler(|scheduler, now, ports| scheduler.apply(change, now, ports));
-        }
-        is_anything
+        let ports = &mut Ports { extenders: &mut Choosy, probe: &mut self.heard };
+        self.replica.learn(&mut self.store, self.now, ports)
     }
 
     /// Carries out the requests of the scheduler; returns whether there were any.
     fn send(&mut self) -> bool {
-        let requests: Vec<_> = self.scheduler.take_requests().collect();
+        let requests: Vec<_> = self.replica.scheduler.take_requests().collect();
         for (source, request) in &requests {
-            let mut served =
-                Request::new(request.method.as_str(), &request.path, request.body.clone());
-            request.content_type.clone_into(&mut served.content_type);
-            let (status, body) = match self.deletions {
+            let reply = match self.deletions {
                 Deletions::Unanswered if request.method == Method::Delete => continue,
-                Deletions::Forbidden if request.method == Method::Delete => (403, Vec::new()),
-                _ => {
-                    let api::Response { status, body, .. } =
-                        serve(&mut self.store, &served, self.now);
-                    (status, body.to_vec())
+                Deletions::Forbidden if request.method == Method::Delete => {
+                    let (status, body) = (403, Vec::new());
+                    Reply::Answered(Response { status, retry_after: None, body })
                 }
+                _ => as_reply(serve(&mut self.store, &as_served(request), self.now)),
             };
-            let reply = Reply::Answered(Response { status, retry_after: None, body });
             self.on_scheduler(|scheduler, now, ports| {
                 scheduler.handle_reply(*source, request.id, reply, now, ports);
             });

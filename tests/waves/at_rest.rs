@@ -34,7 +34,7 @@ impl World {
 
     /// Checks that no node is overcommitted, for the scheduler and for its kubelet.
     pub(crate) fn assert_nothing_overcommitted(&self) {
-        let cluster = self.scheduler.engine().cluster();
+        let cluster = self.replica.scheduler.engine().cluster();
         let is_overcommitted = |node: &NodeIx| {
             let node = cluster.node(*node);
             let (used, room) = (node.requested(), node.allocatable());

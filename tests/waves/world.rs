@@ -4,16 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::api_dispatcher::{ApiDispatcher, Limits};
-use control::event_recorder::{self, EventRecorder};
-use control::scheduler::Scheduler;
-use control::{Reply, Response};
 use engine::ports::Ports;
-use engine::{Engine, EngineConfig, Outcome};
+use engine::{EngineConfig, Outcome};
 use framework::{Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{Decoder, watched_kinds};
-use sandbox::api::{self, Request, WatchId};
+use sandbox::api::Request;
 use sandbox::controllers::Controllers;
 use sandbox::kubelet::{Kubelets, Settings};
 use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
@@ -22,11 +17,8 @@ use serde_json::{Value, json};
 
 use super::cluster::{self, Object};
 use super::preemptions::{Budgets, Preemption, assert_takes_no_kept_room};
-use crate::api_server::{change, serve, watch};
+use crate::replica::{BEGINNING, Replica, SEED, as_reply, as_served, serve};
 
-/// The initial time, in seconds since 1970.
-const BEGINNING: i64 = 1_790_000_000;
-const SEED: u64 = 1;
 /// Time without activity after which the world is at rest: longer than the backoff of a pod.
 const QUIET: Duration = Duration::from_mins(1);
 /// Maximum number of such periods.
@@ -40,8 +32,7 @@ pub(crate) struct World {
     pub(super) store: Store,
     controllers: Controllers,
     kubelets: Kubelets,
-    watches: Vec<(WatchId, Decoder)>,
-    pub(super) scheduler: Scheduler,
+    pub(super) replica: Replica,
     /// Pods that the scheduler deleted since the last decision.
     deleted: Vec<Uid>,
     /// Victims of decisions since the last update of their budgets' status.
@@ -58,21 +49,18 @@ impl World {
     /// Creates a full cluster of this number of nodes with running pods, and a scheduler with these
     /// fields in its configuration.
     pub(crate) fn new(nodes: usize, fields: &str) -> Self {
-        let now = Time::from_secs(BEGINNING);
+        let now = BEGINNING;
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
         let config = config::load(&format!("{head}\n{fields}\n"), &Gates::default()).unwrap();
         let profiles = config.config.build_profiles(&plugins::registry()).unwrap();
-        let kinds = watched_kinds(&profiles);
-        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
-        let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
-        let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
+        let mut store = Store::new(SEED, now);
+        let replica = Replica::new(EngineConfig::new(profiles), &mut store, now);
         let mut world = Self {
             now,
-            store: Store::new(SEED, now),
+            store,
             controllers: Controllers::new(),
             kubelets: Kubelets::with_settings(kubelets()),
-            watches: Vec::new(),
-            scheduler: Scheduler::new(engine, api_dispatcher, event_recorder),
+            replica,
             deleted: Vec::new(),
             uncounted: Vec::new(),
             preemptions: Vec::new(),
@@ -80,10 +68,9 @@ impl World {
             bound: BTreeSet::new(),
         };
         world.fill(nodes);
-        world.watches = kinds.iter().map(|kind| watch(&mut world.store, kind, now)).collect();
         world.exchange();
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        world.scheduler.set_synced(now, ports);
+        world.replica.scheduler.set_synced(now, ports);
         world.until_quiet();
         world
     }
@@ -128,14 +115,14 @@ impl World {
         }
         panic!(
             "the scheduler does not come to rest: {:?}",
-            self.scheduler.engine().queue().counts()
+            self.replica.scheduler.engine().queue().counts()
         );
     }
 
     fn is_idle(&mut self) -> bool {
-        let counts = self.scheduler.engine().queue().counts();
+        let counts = self.replica.scheduler.engine().queue().counts();
         counts.active + counts.backoff + counts.in_flight == 0
-            && self.scheduler.api_dispatcher().unfinished() == 0
+            && self.replica.scheduler.api_dispatcher().unfinished() == 0
             && self.store.objects(PODS).all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
     }
 
@@ -144,7 +131,9 @@ impl World {
         self.settle();
         while let Some(due) = self.next_deadline().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            self.scheduler.tick(self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+            self.replica
+                .scheduler
+                .tick(self.now, &mut Ports { extenders: &mut (), probe: &mut () });
             self.settle();
         }
         self.now = end;
@@ -152,7 +141,7 @@ impl World {
 
     fn next_deadline(&self) -> Option<Time> {
         let deadlines = [
-            self.scheduler.next_deadline(),
+            self.replica.scheduler.next_deadline(),
             self.controllers.next_deadline(),
             self.kubelets.next_deadline(),
         ];
@@ -184,11 +173,11 @@ impl World {
     /// Lets the scheduler try the next pod; returns whether there was one.
     fn decide(&mut self) -> bool {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        let attempt = self.scheduler.schedule_one(self.now, ports);
+        let attempt = self.replica.scheduler.schedule_one(self.now, ports);
         let budgets = Budgets::of(self.store.objects(PODDISRUPTIONBUDGETS), &self.uncounted);
         self.exchange();
         let Some(attempt) = attempt else { return false };
-        let engine = self.scheduler.engine();
+        let engine = self.replica.scheduler.engine();
         match &attempt.outcome {
             Outcome::Assumed(node) => assert_takes_no_kept_room(engine, &attempt.pod, node),
             Outcome::Unschedulable(_) | Outcome::Repeated(_) => {}
@@ -207,7 +196,7 @@ impl World {
     /// Passes on requests of the scheduler and events of its watches until there are no more.
     fn exchange(&mut self) {
         while self.send() | self.learn() {}
-        for event in self.scheduler.take_events() {
+        for event in self.replica.scheduler.take_events() {
             if event.reason == "Preempted" {
                 assert!(self.told.insert(event.uid), "{} was preempted twice", event.regarding);
             }
@@ -215,41 +204,20 @@ impl World {
     }
 
     fn learn(&mut self) -> bool {
-        let mut changes = Vec::new();
-        for (watch, decoder) in &self.watches {
-            let frames = self.store.frames(*watch, self.now);
-            assert!(!frames.ended, "watches were opened for longer than this takes");
-            changes.extend(frames.lines.iter().map(|line| change(decoder, line)));
-        }
-        let is_anything = !changes.is_empty();
-        for change in changes {
-            self.scheduler.apply(
-                change,
-                self.now,
-                &mut Ports { extenders: &mut (), probe: &mut () },
-            );
-        }
-        is_anything
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.replica.learn(&mut self.store, self.now, ports)
     }
 
     fn send(&mut self) -> bool {
-        let requests: Vec<_> = self.scheduler.take_requests().collect();
+        let requests: Vec<_> = self.replica.scheduler.take_requests().collect();
         for (source, request) in &requests {
-            let mut served =
-                Request::new(request.method.as_str(), &request.path, request.body.clone());
-            request.content_type.clone_into(&mut served.content_type);
+            let served = as_served(request);
             self.note(&served);
-            let api::Response { status, body, .. } = serve(&mut self.store, &served, self.now);
-            assert!(status < 300, "{} {}: {status}", served.method, served.path);
-            let response = Response { status, retry_after: None, body: body.to_vec() };
+            let response = serve(&mut self.store, &served, self.now);
+            assert!(response.status < 300, "{} {}: {response:?}", served.method, served.path);
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.scheduler.handle_reply(
-                *source,
-                request.id,
-                Reply::Answered(response),
-                self.now,
-                ports,
-            );
+            let (reply, now) = (as_reply(response), self.now);
+            self.replica.scheduler.handle_reply(*source, request.id, reply, now, ports);
         }
         !requests.is_empty()
     }
