@@ -1,6 +1,7 @@
 # `make demo` and `make test` are the two targets to know; `make help` lists all.
 
 CARGO ?= cargo
+RUSTC ?= rustc
 # cargo nextest runs tests in parallel; without it, cargo test runs them.
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 NEXTEST_CONFIG := --config-file tests/nextest.toml
@@ -82,8 +83,8 @@ fmt:
 
 # Lints link nothing, so an empty library stands for jemalloc, whose C sources take minutes to compile.
 JEMALLOC := $(CURDIR)/target/tmp/libjemalloc.a
-clippy image: export JEMALLOC_OVERRIDE := $(JEMALLOC)
-clippy image: $(JEMALLOC)
+clippy image doc: export JEMALLOC_OVERRIDE := $(JEMALLOC)
+clippy image doc: $(JEMALLOC)
 
 $(JEMALLOC):
 	@mkdir -p $(@D)
@@ -106,6 +107,8 @@ else
 	$(CARGO) test --workspace --lib --bins --tests --examples --no-run
 endif
 
+# A third of the cases that proptest tries by default.
+tests: export PROPTEST_CASES ?= 96
 tests:
 ifeq ($(NEXTEST),yes)
 	$(CARGO) nextest run $(NEXTEST_CONFIG) --workspace --test-threads $(TEST_THREADS)
@@ -116,8 +119,12 @@ endif
 doctests:
 	$(CARGO) test --doc $(addprefix --package ,$(DOCTESTED))
 
+# With the compiler and the arguments of `make clippy`, whose results rustdoc then reads.
+doc: export RUSTC_WORKSPACE_WRAPPER = $(shell $(RUSTC) --print sysroot)/bin/clippy-driver
+doc: export CLIPPY_ARGS = -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+doc: export RUSTDOCFLAGS = -D warnings
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	$(CARGO) doc --workspace --no-deps --features profiling
 
 golden:
 	$(CARGO) run --example golden -- $(GOLDEN)

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use self::world::{Load, World};
 
 /// Time in which pods come.
-const RUN: Duration = Duration::from_secs(15);
+const RUN: Duration = Duration::from_secs(8);
 /// Time between two healthy pods.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Number of pods in trouble at the start; more than calls that may wait before decisions are held.

@@ -41,8 +41,8 @@ fn assert_waves_met(world: &World) {
 }
 
 #[test]
-fn three_waves_over_a_thousand_nodes_come_to_rest() {
-    assert_waves_met(&run(1000, 30, ""));
+fn three_waves_over_five_hundred_nodes_come_to_rest() {
+    assert_waves_met(&run(500, 20, ""));
 }
 
 #[test]

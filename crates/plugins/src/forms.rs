@@ -15,7 +15,7 @@ use crate::arbitrary::World;
 
 /// Limits the number of cases, because large clusters are slow to check.
 pub(crate) fn config() -> Config {
-    Config { cases: 192, ..Config::default() }
+    Config { cases: 96, ..Config::default() }
 }
 
 /// Returns the hint of the plugin for `pod` and this event.

@@ -29,7 +29,7 @@ pub(crate) enum Record<'a> {
     /// Forgets all numbers and differences.
     Reset,
     /// Defines the next part: a text, or a part of a pod or node.
-    Part(Cow<'a, [u8]>),
+    Part(#[serde(borrow)] Cow<'a, [u8]>),
     /// Defines the next pod.
     PodName {
         namespace: PartNumber,

@@ -65,7 +65,7 @@ fn effects(seed: u64, form: Form, percentage: i32) -> Vec<Effect> {
 
 #[test]
 fn equal_seeds_give_equal_effects() {
-    for seed in 0..8 {
+    for seed in 0..4 {
         for percentage in [0, 50] {
             let [first, second] = [(); 2].map(|()| effects(seed, Form::Set, percentage));
             assert_eq!(first, second, "seed {seed}");
@@ -75,7 +75,7 @@ fn equal_seeds_give_equal_effects() {
 
 #[test]
 fn all_forms_give_equal_effects() {
-    for seed in 0..16 {
+    for seed in 0..6 {
         for percentage in [0, 50] {
             let set = effects(seed, Form::Set, percentage);
             for form in [Form::OneNode, Form::Ranked] {

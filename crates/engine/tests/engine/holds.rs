@@ -422,7 +422,7 @@ fn check_holds(batch: &Batch, seen: &mut Vec<Seen>, before: &BTreeSet<String>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     /// The naive oracle: no pod that was not there when the hold began runs on its nodes beyond the
     /// expected start, so the holder has started when the last of those that were there ends.

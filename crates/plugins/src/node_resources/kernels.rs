@@ -291,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
         #[test]
         fn percentages_of_small_amounts_equal_integer_division(

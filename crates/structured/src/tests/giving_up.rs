@@ -118,7 +118,7 @@ fn search(
 fn giving_up_changes_no_result() {
     let (mut least, mut full, mut shorter) = (0, 0, 0);
     let mut seen = [0; 3];
-    for seed in 0..4000 {
+    for seed in 0..1500 {
         let mut rng = Rng::with_seed(seed);
         let world = world(&mut rng);
         let claims = Claims::new(&wanted(&mut rng), &world.cluster, &mut Toys);
@@ -139,6 +139,6 @@ fn giving_up_changes_no_result() {
         }] += 1;
     }
     println!("{least} instead of {full} steps, {shorter} shorter; {seen:?}");
-    assert!(seen.iter().all(|cases| *cases >= 50), "{seen:?}");
-    assert!(shorter > 500 && least * 3 < full * 2, "{least} instead of {full} steps");
+    assert!(seen.iter().all(|cases| *cases >= 20), "{seen:?}");
+    assert!(shorter > 190 && least * 3 < full * 2, "{least} instead of {full} steps");
 }

@@ -60,7 +60,7 @@ fn prepared(plugin: &Plugin, cluster: &Cluster, pod: &Pod) -> Option<CycleState>
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 512, ..forms::config() })]
+    #![proptest_config(Config { cases: 192, ..forms::config() })]
 
     #[test]
     fn filter_forms_agree(objects in objects(), pod in some_pod(0.01), choice: u64) {

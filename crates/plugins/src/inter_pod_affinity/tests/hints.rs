@@ -337,7 +337,7 @@ fn wakes_in_1_36(pod: &api::Pod, event: &Event) -> bool {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 1024, ..forms::config() })]
+    #![proptest_config(Config { cases: 400, ..forms::config() })]
 
     #[test]
     fn change_that_makes_a_node_fit_requeues_the_pod(

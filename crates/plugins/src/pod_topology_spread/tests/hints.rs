@@ -330,7 +330,7 @@ fn passing(world: &World, pod: &api::Pod) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(proptest::test_runner::Config { cases: 800, ..forms::config() })]
+    #![proptest_config(proptest::test_runner::Config { cases: 300, ..forms::config() })]
 
     #[test]
     fn change_that_helps_requeues_the_pod(
