@@ -5,6 +5,7 @@
 mod doctests;
 mod notes;
 mod threats;
+mod walls;
 
 use std::collections::BTreeSet;
 use std::fs;
