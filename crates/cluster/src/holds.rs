@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Cluster, NodeBits};
-use api::{ControllerKind, Pod, PodGroupKey, PodKey, Time, Uid};
+use api::{Controller, ControllerKind, Pod, PodGroupKey, PodKey, Time, Uid};
 
 /// The pod or the group for which room is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Holder {
     Pod(PodKey, Uid),
     /// The pods of a group.
     Group(PodGroupKey),
+    /// The pod that this controller makes in place of a pod that is moved.
+    Successor(PodKey, Arc<Controller>),
 }
 
 impl Holder {
@@ -21,6 +23,9 @@ impl Holder {
         match self {
             Self::Pod(_, uid) => *uid == pod.uid,
             Self::Group(group) => pod.pod_group().as_ref() == Some(group),
+            Self::Successor(moved, controller) => {
+                pod.key.namespace == moved.namespace && pod.controller.as_ref() == Some(controller)
+            }
         }
     }
 }
@@ -30,6 +35,7 @@ impl fmt::Display for Holder {
         match self {
             Self::Pod(key, _) => write!(f, "pod {key}"),
             Self::Group(group) => write!(f, "PodGroup {group}"),
+            Self::Successor(moved, _) => write!(f, "the successor of pod {moved}"),
         }
     }
 }
@@ -41,6 +47,8 @@ pub enum Purpose {
     Start,
     /// The group has lost a pod. Before that, this number of its pods had a node.
     Replacement(u32),
+    /// Pods are moved so that the holder fits, or the holder is the successor of one of them.
+    Move,
 }
 
 /// Nodes whose room is held.

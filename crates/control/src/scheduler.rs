@@ -5,10 +5,10 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::{Count, Ports};
 use engine::{
-    Attempt, Change, Effect, EffectKind, Engine, Evaluation, Event, EventSubject, EventType, Input,
-    Output,
+    Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Event, EventSubject,
+    EventType, Input, MovesWanted, Output,
 };
-use framework::{Code, Pod, PodKey, Time, Uid, WallOffset};
+use framework::{Answer, Code, Pod, PodKey, Time, Uid, WallOffset};
 use recording::Encoder;
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
@@ -121,6 +121,8 @@ pub struct Scheduler {
     requests: Vec<(RequestSource, Request)>,
     /// Events that have not been taken for the log.
     events: Vec<Event>,
+    /// Plans of moves that are wanted and have not been taken.
+    wanted_moves: Vec<(EffectId, MovesWanted)>,
     /// Notices of the elector that have not been taken for the log.
     notices: Vec<Notice>,
     /// Notices of what a takeover gave up, not yet taken for the log.
@@ -147,6 +149,7 @@ impl Scheduler {
             takeover: None,
             requests: Vec::new(),
             events: Vec::new(),
+            wanted_moves: Vec::new(),
             notices: Vec::new(),
             given_up: Vec::new(),
             takeover_notices: Vec::new(),
@@ -300,6 +303,24 @@ impl Scheduler {
         ports: &mut Ports<'_>,
     ) {
         self.step(Input::ExtenderProbed { extender, outcome }, now, ports);
+    }
+
+    /// Takes the plans of moves that are wanted. Each is followed by
+    /// [`handle_planned`](Self::handle_planned).
+    pub fn take_wanted_moves(&mut self) -> Vec<(EffectId, MovesWanted)> {
+        std::mem::take(&mut self.wanted_moves)
+    }
+
+    /// Handles the answer to a plan of moves.
+    pub fn handle_planned(
+        &mut self,
+        effect: EffectId,
+        answer: Answer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.step(Input::Answer { effect, answer }, now, ports);
+        self.dispatch_effects(now, ports);
     }
 
     /// Handles an event of a watch of the Lease (see [`LeaderElector::handle_watch_event`]).
@@ -622,6 +643,7 @@ impl Scheduler {
                     false => self.event_recorder.record_last(event, now),
                 }
             }
+            EffectKind::PlanMoves(wanted) => self.wanted_moves.push((effect.id, wanted)),
             kind => self.api_dispatcher.add(Effect { id: effect.id, kind }, now),
         }
     }

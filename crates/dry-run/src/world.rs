@@ -493,7 +493,11 @@ impl World {
             }
             EffectKind::Evict(eviction) => self.evict(id, eviction),
             EffectKind::Write(write) => self.write(id, &write),
-            EffectKind::ReadPod { .. } | EffectKind::Fence { .. } | EffectKind::TouchPod { .. } => {
+            EffectKind::ReadPod { .. }
+            | EffectKind::Fence { .. }
+            | EffectKind::TouchPod { .. }
+            | EffectKind::PlanMoves(_)
+            | EffectKind::RequestEviction { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
             EffectKind::PatchPodStatus { pod, patch, .. } => self.note_condition(&pod, &patch),

@@ -56,6 +56,36 @@ pub static ROOM_RESERVATIONS: EngineCounter = EngineCounter {
            or it has `expired`",
 };
 
+/// Plans of moves that make room for a pod.
+pub static MOVE_PLANS: EngineCounter = EngineCounter {
+    name: "loadmaster_move_plans_total",
+    labels: &["outcome"],
+    help: "Plans of moves of pods that make room for a pod that waits: `not_found`, `completed`, \
+           or what stopped them: the pod has a node, is gone or is gated (`unneeded`), the cluster \
+           has changed (`outdated`), the API server has `refused` an eviction, the `successor` of \
+           a moved pod was not as expected, or a move has `timed_out`.",
+    page: "[Plans of moves](make-room.md): `not_found`, `completed`, or what stopped them: the pod \
+           has a node, is gone or is gated (`unneeded`), the cluster has changed (`outdated`), the \
+           API server has `refused` an eviction, the `successor` of a moved pod was not as \
+           expected, or a move has `timed_out`",
+};
+
+/// Moves of pods.
+pub static POD_MOVES: EngineCounter = EngineCounter {
+    name: "loadmaster_pod_moves_total",
+    labels: &["step"],
+    help: "Moves of pods that make room for another: their eviction was `requested`, and their \
+           successors were `placed`.",
+    page: "[Moves of pods](make-room.md): their eviction was `requested`, and their successors \
+           were `placed`",
+};
+
 /// All counters of the engine.
-pub static ALL: [&EngineCounter; 4] =
-    [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES, &REPEATED_REJECTIONS, &ROOM_RESERVATIONS];
+pub static ALL: [&EngineCounter; 6] = [
+    &BINDS_OF_UNKNOWN_OUTCOME,
+    &PREEMPTION_PAUSES,
+    &REPEATED_REJECTIONS,
+    &ROOM_RESERVATIONS,
+    &MOVE_PLANS,
+    &POD_MOVES,
+];

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use framework::{Binding, EventType, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
-use serde::Serialize;
+use framework::{
+    Answer, Binding, EventType, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write,
+};
+use serde::{Deserialize, Serialize};
 
 /// Identifies an effect in its answer. Ids grow by one and are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -120,6 +122,72 @@ pub enum EffectKind {
     },
     /// Record an event; needs no answer.
     Event(Event),
+    /// Look for moves of pods after which a pod fits, beside the engine; answered with
+    /// [`Input::Answer`](crate::Input::Answer): [`PlannedMoves`] as JSON, or a failure.
+    PlanMoves(MovesWanted),
+    /// Post an Eviction, so that budgets have the last word; answered likewise. It is not repeated.
+    RequestEviction {
+        /// Namespace and name.
+        pod: PodKey,
+        /// UID of the pod, a precondition.
+        uid: Uid,
+    },
+}
+
+/// The pod for which room is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MovesWanted {
+    /// Namespace and name.
+    pub pod: PodKey,
+    /// UID of the pod.
+    pub uid: Uid,
+    /// Maximum number of moves.
+    pub most: usize,
+}
+
+/// Moves after which a pod fits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedMoves {
+    /// The node of the pod after the moves.
+    pub node: Arc<str>,
+    /// The moves, in the order in which they are to be made; none if the pod fits without one.
+    pub moves: Vec<PlannedMove>,
+}
+
+/// A move of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedMove {
+    /// Namespace of the pod that ends.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// The node that it leaves.
+    pub from: Arc<str>,
+    /// The node of its successor.
+    pub to: Arc<str>,
+}
+
+impl PlannedMoves {
+    /// Returns the answer to [`EffectKind::PlanMoves`].
+    pub fn answer(&self) -> Answer {
+        match serde_json::to_value(self) {
+            Ok(json) => Answer::Ok(Some(json)),
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
+
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// No moves were found, or the answer is not a plan.
+    pub(crate) fn of(answer: &Answer) -> Result<Self, String> {
+        match answer {
+            Answer::Ok(Some(json)) => Self::deserialize(json).map_err(|error| error.to_string()),
+            other => Err(other.failure().unwrap_or("the answer has no plan").to_owned()),
+        }
+    }
 }
 
 /// An eviction: the condition `DisruptionTarget` is patched into the status of the victim, then the

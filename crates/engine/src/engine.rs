@@ -29,6 +29,7 @@ use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::group_notices::{GroupNotices, gated_member};
 use crate::holds::RoomKeeper;
 use crate::input::{Input, Output};
+use crate::moves::Mover;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
 use crate::plugin_writes::PluginWrites;
@@ -57,6 +58,7 @@ pub struct Engine {
     group_statuses: GroupStatuses,
     quota_statuses: QuotaStatuses,
     room_keeper: RoomKeeper,
+    mover: Mover,
     effects: Effects,
     extender_health: ExtenderHealth,
 }
@@ -78,6 +80,7 @@ impl Engine {
         world.set_longest_preemption_pause(config.longest_preemption_pause);
         Self {
             room_keeper: RoomKeeper::new(&world),
+            mover: Mover::new(&world),
             world,
             extender_health: ExtenderHealth::new(&settings.extenders),
             attempts: Attempts::new(settings.extenders.clone()),
@@ -109,6 +112,7 @@ impl Engine {
             self.group_statuses.next_deadline(),
             self.quota_statuses.next_deadline(),
             self.room_keeper.next_deadline(&self.world),
+            self.mover.next_deadline(&self.world),
             self.attempts.group_reports().next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
@@ -123,6 +127,7 @@ impl Engine {
         self.run(now, ports, |engine, cx| {
             let output = engine.handle_input(input, cx);
             engine.room_keeper.check(&mut engine.world, cx);
+            engine.mover.check(&mut engine.world, cx);
             output
         })
     }
@@ -200,6 +205,7 @@ impl Engine {
         self.place_refused(cx);
         let Self { attempts, preemptions, world, .. } = self;
         preemptions.answer(effect, answer, world, attempts, cx);
+        self.mover.answer(effect, answer, &mut self.world, cx);
         if let Some((pod, uid)) = self.plugin_writes.answer(effect, answer, cx) {
             self.world.retry_pending_after_error(&pod, &uid, cx);
         }
@@ -216,6 +222,8 @@ impl Engine {
         self.attempts.group_reports_mut().tick(cx.now);
         self.attempts.tick(&mut self.world, cx);
         self.room_keeper.tick(&mut self.decider, &mut self.world, cx);
+        let Self { mover, decider, preemptions, world, .. } = self;
+        mover.tick(decider, preemptions, world, cx);
         while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
             self.preemptions.victim_ends(&victim, &mut self.world);
         }
@@ -283,8 +291,12 @@ impl Engine {
             _ => None,
         };
         lost.into_iter().for_each(|room| self.world.hold_room(room, cx));
+        let successor = self.mover.successor_in(&change);
         for changed in self.world.apply(change, cx) {
             self.handle_changed(changed, cx);
+        }
+        if let Some(pod) = successor {
+            self.mover.see(&pod, &mut self.world, cx);
         }
         if let Some(group) = placed_member {
             self.attempts.group_reports_mut().see(&group, &self.world);

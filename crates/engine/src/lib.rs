@@ -14,6 +14,7 @@
 //! - `binding`: the binding cycles: PreBind, Bind and what follows a lost answer.
 //! - `attempts`: carries decisions out, and acts on the ends of binding cycles.
 //! - `preemption`: the evictions that make room for a pod.
+//! - `moves`: pods that are moved one by one, so that a pod fits that waits.
 //! - `engine`: mediates between them.
 //! - [`record`]: what each attempt found, kept in bounded memory.
 //! - [`profile`]: the plugins that run for the pods of a scheduler name.
@@ -21,7 +22,7 @@
 //! - [`counters`]: counters that only metrics read.
 //! - [`timers`]: the timers of plugins.
 //!
-//! Modules import downward only, in this order: engine, preemption, attempts, binding, failure,
+//! Modules import downward only, in this order: engine, moves, preemption, attempts, binding, failure,
 //! decide, ranking, cycle, world, queue, profile, and the small modules that all of them use. No
 //! two files import each other.
 
@@ -44,6 +45,7 @@ mod go_duration;
 mod group_notices;
 mod holds;
 mod input;
+mod moves;
 mod nominator;
 mod object_event;
 mod placements;
@@ -70,7 +72,10 @@ pub use config::EngineConfig;
 pub use context::Context;
 pub use cycle::TieBreak;
 pub use decide::{Evaluation, PostFilterEvaluation, Trial};
-pub use effect::{Effect, EffectId, EffectKind, Event, EventSubject, Eviction, ObjectRef};
+pub use effect::{
+    Effect, EffectId, EffectKind, Event, EventSubject, Eviction, MovesWanted, ObjectRef,
+    PlannedMove, PlannedMoves,
+};
 pub use engine::Engine;
 pub use engine::supposition::Supposition;
 pub use framework::EventType;

@@ -7,6 +7,8 @@
 //! place, and the last move leaves room for the pod. No PodDisruptionBudget is asked for more than
 //! it allows now. Nothing in the cluster changes.
 //!
+//! [`find_moves`] answers the question of an engine that makes room.
+//!
 //! [`empty_nodes`] looks for nodes whose pods all fit elsewhere, in the same way.
 
 mod budgets;
@@ -14,8 +16,10 @@ mod cost;
 mod empty_nodes;
 mod plan;
 mod search;
+mod wanted;
 
 pub use cost::{Cost, Movable};
 pub use empty_nodes::{Drains, EmptyNode, EmptyNodes, Stays, empty_nodes};
 pub use plan::{Answer, Move, Plan};
 pub use search::{Limits, Question, make_room};
+pub use wanted::find_moves;

@@ -337,6 +337,8 @@ impl Decoder {
             EffectRecord::Read(pod) => EffectSummary::Read(self.key(*pod)?),
             EffectRecord::Fence(pod) => EffectSummary::Fence(self.key(*pod)?),
             EffectRecord::Touch(pod) => EffectSummary::Touch(self.key(*pod)?),
+            EffectRecord::PlanMoves(pod) => EffectSummary::PlanMoves(self.key(*pod)?),
+            EffectRecord::RequestEviction(pod) => EffectSummary::RequestEviction(self.key(*pod)?),
         })
     }
 

@@ -440,6 +440,12 @@ impl Encoder {
             EffectKind::PatchPodStatus { pod, uid, .. } => {
                 EffectRecord::Patch(self.pod_number(pod, uid))
             }
+            EffectKind::PlanMoves(wanted) => {
+                EffectRecord::PlanMoves(self.pod_number(&wanted.pod, &wanted.uid))
+            }
+            EffectKind::RequestEviction { pod, uid } => {
+                EffectRecord::RequestEviction(self.pod_number(pod, uid))
+            }
             EffectKind::Event(event) => {
                 let pod = self.pod_number(&event.regarding, &event.uid);
                 EffectRecord::Event(pod, self.text(&event.reason))

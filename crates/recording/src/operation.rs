@@ -185,6 +185,10 @@ pub enum EffectSummary {
     Fence(PodKey),
     /// A patch of a pending pod that stops binds of earlier schedulers.
     Touch(PodKey),
+    /// A look for moves of pods that make room for the pod.
+    PlanMoves(PodKey),
+    /// An Eviction of a pod that is moved.
+    RequestEviction(PodKey),
 }
 
 impl EffectSummary {
@@ -207,6 +211,8 @@ impl EffectSummary {
             EffectKind::Fence { pod, .. } => Self::Fence(pod.clone()),
             EffectKind::PatchPodStatus { pod, .. } => Self::Patch(pod.clone()),
             EffectKind::TouchPod { pod, .. } => Self::Touch(pod.clone()),
+            EffectKind::PlanMoves(wanted) => Self::PlanMoves(wanted.pod.clone()),
+            EffectKind::RequestEviction { pod, .. } => Self::RequestEviction(pod.clone()),
             EffectKind::Event(event) => {
                 Self::Event(event.regarding.clone(), event.reason.as_ref().into())
             }
@@ -228,6 +234,8 @@ impl fmt::Display for EffectSummary {
             }
             Self::Read(pod) => write!(f, "read {pod}"),
             Self::Fence(pod) | Self::Touch(pod) => write!(f, "fence {pod}"),
+            Self::PlanMoves(pod) => write!(f, "look for moves for {pod}"),
+            Self::RequestEviction(pod) => write!(f, "request the eviction of {pod}"),
         }
     }
 }

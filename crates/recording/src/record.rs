@@ -244,4 +244,6 @@ pub(crate) enum EffectRecord {
     Read(PodNumber),
     Fence(PodNumber),
     Touch(PodNumber),
+    PlanMoves(PodNumber),
+    RequestEviction(PodNumber),
 }

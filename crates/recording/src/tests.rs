@@ -167,6 +167,73 @@ fn replay_makes_the_same_decisions() {
     }
 }
 
+/// An engine that makes room.
+fn mover() -> Engine {
+    let mut registry = plugins::registry();
+    reservation::add_to(&mut registry);
+    let mut enabled: Vec<_> = plugins::catalogue::defaults()
+        .map(|entry| PluginRef::new(entry.name, entry.default_weight))
+        .collect();
+    enabled.push(PluginRef::new("MakeRoom", 0));
+    let multi_point = PluginSet { enabled, ..PluginSet::default() };
+    let profile = SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        plugins: PluginSets { multi_point, ..PluginSets::default() },
+        ..SchedulerProfile::default()
+    };
+    Engine::new(EngineConfig::new(Profiles::build(&[profile], &[], &registry, false).unwrap()))
+}
+
+#[test]
+fn plan_of_moves_is_replayed_with_the_answer_of_the_planner() {
+    let (mut engine, mut encoder) = (mover(), Encoder::new(usize::MAX));
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+    let mut now = Time::from_secs(1_000_000);
+    let nodes = ["a", "b"].map(|name| {
+        let node = node(name).allocatable("cpu", "4").allocatable("memory", "8Gi");
+        Change::Node(node.allocatable("pods", "9").build())
+    });
+    let owner = json!([{
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": true,
+    }]);
+    let web = pod("web").cpu("2").on("a").with(|pod| {
+        pod.metadata.owner_references = serde_json::from_value(owner).unwrap();
+    });
+    let pods = [web, pod("other").cpu("2").on("b"), pod("large").cpu("4")];
+    let pods = pods.map(|pod| Change::Pod(Box::new(pod.build())));
+    for change in nodes.into_iter().chain(pods) {
+        encoder.step(&mut engine, Input::Change(change), now, ports);
+    }
+    encoder.step(&mut engine, Input::Schedule, now, ports);
+    for _ in 0..2 {
+        now = now + std::time::Duration::from_secs(301);
+        encoder.step(&mut engine, Input::Tick, now, ports);
+        for effect in encoder.take_effects(&mut engine) {
+            if let EffectKind::PlanMoves(wanted) = &effect.kind {
+                let answer = make_room::find_moves(&mut engine, wanted, now);
+                assert!(matches!(answer, Answer::Ok(Some(_))), "{answer:?}");
+                let answered = Input::Answer { effect: effect.id, answer };
+                encoder.step(&mut engine, answered, now, ports);
+                encoder.step(&mut engine, Input::Tick, now, ports);
+            }
+        }
+    }
+    encoder.take_effects(&mut engine);
+    let chunks: Vec<_> = encoder.take_if(0).into_iter().collect();
+    let operations = operations(&chunks);
+    let effects = operations.iter().filter_map(|own| match own {
+        Operation::Effects(taken) => Some(&taken.effects),
+        _ => None,
+    });
+    let texts: Vec<String> = effects.flatten().map(ToString::to_string).collect();
+    for expected in ["look for moves for default/large", "request the eviction of default/web"] {
+        assert!(texts.iter().any(|text| text == expected), "{texts:?}");
+    }
+    let mut replayer = Replayer::new(mover());
+    operations.into_iter().try_for_each(|operation| replayer.step(operation)).unwrap();
+    assert_eq!(replayer.finish(), Ok(()));
+}
+
 #[test]
 fn missing_input_is_a_difference() {
     let all = operations(&record(usize::MAX));

@@ -1,19 +1,26 @@
-//! The plugin RoomReservation: room is held for the pod or group that has waited longest.
+//! The plugins RoomReservation and MakeRoom: room is held for the pod or group that has waited
+//! longest, and pods are moved so that a pod fits.
 //!
-//! The engine chooses the nodes ([`HoldPolicy`]); the cluster has them ([`Cluster::holds`]); this
-//! plugin keeps other pods off them, unless they end in time or the holder may evict them.
+//! The engine chooses the nodes ([`HoldPolicy`], [`MovePolicy`](framework::MovePolicy)); the cluster
+//! has them ([`Cluster::holds`]); the plugins keep other pods off them, unless they end in time or
+//! the holder may evict them.
 //!
 //! [`Cluster::holds`]: framework::Cluster::holds
 
+mod make_room;
+
+use std::fmt;
 use std::time::Duration;
 
 use framework::{
     Attempt, AttemptMut, Dependence, Filter, FilterScope, HoldPolicy, NodeBits, NodeView, Plugin,
-    PluginArgs, PreFilter, PreFilterResult, Registry, Status, run_time,
+    PluginArgs, PluginBuilder, PreFilter, PreFilterResult, Registry, Status, run_time,
 };
 use serde::{Deserialize, Serialize};
 
-/// Name of the plugin.
+pub use self::make_room::MakeRoomArgs;
+
+/// Name of the plugin that holds room.
 pub const NAME: &str = "RoomReservation";
 /// The reason in the condition of a pod that only held room rejects. Autoscalers add no node for
 /// it, since it has room when the hold ends.
@@ -53,10 +60,6 @@ impl Default for RoomReservationArgs {
 
 impl RoomReservationArgs {
     fn policy(&self) -> Result<HoldPolicy, String> {
-        let in_range = |field, value, most| match (1..=most).contains(&value) {
-            true => Ok(value),
-            false => Err(format!("{field}: Invalid value: {value}: must be from 1 to {most}")),
-        };
         Ok(HoldPolicy {
             after: Duration::from_secs(self.after_seconds),
             most: in_range("maxReservations", self.max_reservations, MOST)?,
@@ -67,32 +70,54 @@ impl RoomReservationArgs {
     }
 }
 
-/// Registers the plugin, unless a plugin with its name is already registered.
-pub fn add_to(registry: &mut Registry) {
-    if registry.get(NAME).is_none() {
-        registry.register(NAME, plugin).expect("the name is free");
+/// Returns the value of a field from 1 to `most`.
+fn in_range<T: Copy + PartialOrd + fmt::Display + From<u8>>(
+    field: &str,
+    value: T,
+    most: T,
+) -> Result<T, String> {
+    match (T::from(1)..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(format!("{field}: Invalid value: {value}: must be from 1 to {most}")),
     }
 }
 
-/// Makes the plugin from [`RoomReservationArgs`].
+/// Registers the plugins whose names are free.
+pub fn add_to(registry: &mut Registry) {
+    type Make = fn(&PluginArgs) -> Result<Plugin, String>;
+    for (name, make) in [(NAME, plugin as Make), (make_room::NAME, make_room)] {
+        if registry.get(name).is_none() {
+            registry.register(name, make).expect("the name is free");
+        }
+    }
+}
+
+/// Makes the plugin MakeRoom from [`MakeRoomArgs`].
+///
+/// # Errors
+/// The arguments do not decode, or one is out of range.
+pub fn make_room(args: &PluginArgs) -> Result<Plugin, String> {
+    let args = args.decode::<MakeRoomArgs>()?;
+    Ok(keeping_off(make_room::NAME).args(&args).makes_room(args.policy()?).build())
+}
+
+/// Makes the plugin RoomReservation from [`RoomReservationArgs`].
 ///
 /// # Errors
 /// The arguments do not decode, or one is out of range.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
     let args = args.decode::<RoomReservationArgs>()?;
-    Ok(Plugin::new(NAME, RoomReservation)
-        .pre_filter()
-        .filter()
-        .args(&args)
-        // The engine activates the pods that it rejects when room is released.
-        .no_events()
-        .holds_room(args.policy()?)
-        .rejects_as(REASON)
-        .build())
+    Ok(keeping_off(NAME).args(&args).holds_room(args.policy()?).build())
+}
+
+/// Begins a plugin that keeps pods off room that is held for others.
+fn keeping_off(name: &str) -> PluginBuilder<KeepOff> {
+    // The engine activates the pods that it rejects when room is released.
+    Plugin::new(name, KeepOff).pre_filter().filter().no_events().rejects_as(REASON)
 }
 
 #[derive(Debug)]
-struct RoomReservation;
+struct KeepOff;
 
 /// The nodes that an attempt has to keep off.
 #[derive(Debug, Clone)]
@@ -102,7 +127,7 @@ struct KeptOff {
     as_of: u64,
 }
 
-impl PreFilter for RoomReservation {
+impl PreFilter for KeepOff {
     fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
         let AttemptMut { state, pod, handle, .. } = attempt;
         let holds = handle.cluster.holds();
@@ -124,7 +149,7 @@ impl PreFilter for RoomReservation {
     }
 }
 
-impl Filter for RoomReservation {
+impl Filter for KeepOff {
     fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         let off = attempt.state.read::<KeptOff>();
         match off.is_some_and(|off| off.nodes.contains(node.ix())) {
@@ -159,6 +184,13 @@ mod tests {
 
     #[test]
     fn arguments_have_ranges() {
+        let moving = |args| make_room(&PluginArgs::new(args)).map(|made| made.makes_room.unwrap());
+        let policy = moving(json!({"maxMovesPerPlan": 3, "highestPriority": -1})).unwrap();
+        assert_eq!((policy.most, policy.highest_priority), (3, -1));
+        let error = moving(json!({"maxMovesPerPlan": 101})).unwrap_err();
+        assert_eq!(error, "maxMovesPerPlan: Invalid value: 101: must be from 1 to 100");
+        assert!(moving(json!({"moveTimeoutSeconds": 0})).is_err());
+        assert!(moving(json!({"maxMoves": 3})).is_err());
         let made = |args| plugin(&PluginArgs::new(args)).map(|made| made.holds_room.unwrap());
         let policy = made(json!({"afterSeconds": 60})).unwrap();
         assert_eq!((policy.after, policy.most), (Duration::from_secs(60), 1));
@@ -186,12 +218,12 @@ mod tests {
         let handle = testkit::handle(&cluster);
         let passing = |pod: &framework::Pod| {
             let mut state = framework::CycleState::new();
-            let prepared = RoomReservation.pre_filter(AttemptMut::new(&mut state, pod, &handle));
+            let prepared = KeepOff.pre_filter(AttemptMut::new(&mut state, pod, &handle));
             let attempt = Attempt::new(&state, pod, &handle);
             let mut nodes = cluster.nodes().clone();
-            RoomReservation.filter_set(&attempt, &mut nodes).unwrap();
+            KeepOff.filter_set(&attempt, &mut nodes).unwrap();
             for ix in cluster.nodes().iter() {
-                let one = RoomReservation.filter(&attempt, &cluster.node(ix)).is_success();
+                let one = KeepOff.filter(&attempt, &cluster.node(ix)).is_success();
                 assert_eq!(one, nodes.contains(ix));
             }
             assert_eq!(prepared.is_err(), nodes.count() == 3, "it skips the filter if all pass");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{EffectId, Eviction};
-use framework::{Answer, Binding, PodKey, Time, Write, WriteAction};
+use framework::{Answer, Binding, PodKey, Time, Uid, Write, WriteAction};
 use serde_json::Value;
 
 use super::flow::Flow;
@@ -52,6 +52,12 @@ pub(super) enum Operation {
     Touch(PodTouch),
     /// Patches the condition of the pod, then deletes the pod.
     Evict(Eviction),
+    /// Posts an Eviction. A budget that refuses it may allow it at any later time, when the room is
+    /// not wanted any more, so it is not retried.
+    RequestEviction {
+        pod: PodKey,
+        uid: Uid,
+    },
 }
 
 /// An API call that has not finished.
@@ -86,7 +92,10 @@ impl ApiCall {
             | Operation::Evict(_) => {
                 Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1, NEVER)
             }
-            Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::Write(_) => {
+            Operation::Bind { .. }
+            | Operation::ExtenderBind { .. }
+            | Operation::RequestEviction { .. }
+            | Operation::Write(_) => {
                 Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(5), 0.5, NEVER)
             }
             Operation::ReadPod(_) => read_backoff::backoff(),
@@ -115,6 +124,7 @@ impl ApiCall {
             Operation::Bind { binding: Binding { pod, .. }, .. }
             | Operation::ExtenderBind { binding: Binding { pod, .. }, .. }
             | Operation::ReadPod(pod)
+            | Operation::RequestEviction { pod, .. }
             | Operation::Evict(Eviction { pod, .. })
             | Operation::Fence(PodStatusPatch { pod, .. })
             | Operation::Touch(PodTouch { pod, .. })
@@ -132,6 +142,7 @@ impl ApiCall {
             Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
                 self.object_key().flow("status".into())
             }
+            Operation::RequestEviction { .. } => self.object_key().flow("eviction".into()),
             Operation::Bind { .. } | Operation::ReadPod(_) | Operation::Evict(_) => {
                 self.object_key().flow("".into())
             }
@@ -148,7 +159,7 @@ impl ApiCall {
             Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
                 CallType::PodStatusPatch
             }
-            Operation::Evict(_) => CallType::PodEviction,
+            Operation::Evict(_) | Operation::RequestEviction { .. } => CallType::PodEviction,
         }
     }
 
@@ -171,7 +182,7 @@ impl ApiCall {
             Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
                 "patching the status"
             }
-            Operation::Evict(_) => "evicting",
+            Operation::Evict(_) | Operation::RequestEviction { .. } => "evicting",
         }
     }
 
@@ -204,7 +215,10 @@ impl ApiCall {
         let operation = &self.operation;
         matches!(
             operation,
-            Operation::PatchPodStatus(_) | Operation::Touch(_) | Operation::Evict(_)
+            Operation::PatchPodStatus(_)
+                | Operation::Touch(_)
+                | Operation::Evict(_)
+                | Operation::RequestEviction { .. }
         )
     }
 
@@ -227,9 +241,10 @@ impl ApiCall {
             // bound later.
             Operation::Evict(eviction) => eviction.condition_message.is_some(),
             Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
-            Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::ReadPod(_) => {
-                false
-            }
+            Operation::Bind { .. }
+            | Operation::ExtenderBind { .. }
+            | Operation::RequestEviction { .. }
+            | Operation::ReadPod(_) => false,
         }
     }
 
@@ -288,6 +303,7 @@ impl ApiCall {
                 Some(message) => requests::patch_disruption_target(eviction, message, now),
                 None => requests::delete(eviction),
             },
+            Operation::RequestEviction { pod, uid } => requests::evict(pod, uid),
         }
     }
 
@@ -331,7 +347,9 @@ impl ApiCall {
                     Err(outcome) => self.after_idempotent_write(outcome, now, rng),
                 }
             }
-            Operation::Fence(_) => NextStep::Finish(fence_answer(outcome)),
+            Operation::Fence(_) | Operation::RequestEviction { .. } => {
+                NextStep::Finish(answer_of_one_try(outcome))
+            }
             Operation::Touch(touch) => {
                 match touch.handle_outcome(outcome, self.tries < MAX_TRIES) {
                     Ok(step) => step,
@@ -442,8 +460,8 @@ impl ApiCall {
     }
 }
 
-/// Returns the answer to a fence.
-fn fence_answer(outcome: Outcome) -> Answer {
+/// Returns the answer to a write that is not retried.
+fn answer_of_one_try(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Succeeded(body) => Answer::Ok(parse(&body)),
         Outcome::Rejected { status, message } if is_pod_gone(status, &message) => {

@@ -311,7 +311,7 @@ impl ApiDispatcher {
         self.unfinished = self.in_flight.len();
     }
 
-    /// Returns the API call of an effect; `None` for events.
+    /// Returns the API call of an effect; `None` for events and plans.
     fn new_call(&mut self, effect: Effect, now: Time) -> Option<ApiCall> {
         let operation = match effect.kind {
             EffectKind::Bind { binding, decided, generation, resource_version } => {
@@ -324,6 +324,7 @@ impl ApiDispatcher {
             }
             EffectKind::Write(write) => Operation::Write(write),
             EffectKind::Evict(eviction) => Operation::Evict(eviction),
+            EffectKind::RequestEviction { pod, uid } => Operation::RequestEviction { pod, uid },
             EffectKind::ReadPod { pod, uid } => {
                 let delay = self.read_backoff.next(&uid, now, &mut self.rng);
                 let mut call = ApiCall::new(effect.id, Operation::ReadPod(pod));
@@ -371,7 +372,7 @@ impl ApiDispatcher {
                 unchanged: 0,
                 must_read: false,
             }),
-            EffectKind::Event(_) => return None,
+            EffectKind::Event(_) | EffectKind::PlanMoves(_) => return None,
         };
         Some(ApiCall::new(effect.id, operation))
     }

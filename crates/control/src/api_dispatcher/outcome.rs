@@ -39,6 +39,7 @@ impl Outcome {
         let message = response.error_message();
         match response.status {
             _ if is_webhook_denial(&message) => Self::Rejected { status: 403, message },
+            429 if is_refusal_of_budget(&message) => Self::Rejected { status: 429, message },
             429 => Self::Throttled { retry_after: response.retry_delay(), message },
             500.. => match Failure::of(&response, &message) {
                 Failure::BeforeStorage => Self::Rejected { status: response.status, message },
@@ -48,6 +49,12 @@ impl Outcome {
             status => Self::Rejected { status, message },
         }
     }
+}
+
+/// Returns whether a PodDisruptionBudget does not allow the eviction. The server does not ask for a
+/// pause of other requests then.
+fn is_refusal_of_budget(message: &str) -> bool {
+    message.starts_with("Cannot evict pod as it would violate the pod's disruption budget")
 }
 
 /// How far a request came that was answered with a 5xx status.
@@ -124,6 +131,7 @@ pub(super) fn rejection(status: u16, message: String) -> Answer {
         403 => Answer::Forbidden(message),
         404 => Answer::Gone(message),
         409 => Answer::Conflict(message),
+        429 => Answer::Throttled(message),
         _ => Answer::Error(message),
     }
 }

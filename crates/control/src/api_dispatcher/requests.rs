@@ -178,6 +178,23 @@ pub(super) fn delete(eviction: &Eviction) -> RequestParts {
     }
 }
 
+/// Returns the request that evicts the pod with this UID if its budgets allow it.
+pub(super) fn evict(pod: &PodKey, uid: &Uid) -> RequestParts {
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
+        "deleteOptions": delete_options(uid),
+    });
+    RequestParts {
+        destination: Destination::ApiServer,
+        method: Method::Post,
+        path: pod_path(pod, Some("eviction")),
+        content_type: JSON,
+        body: to_json(&body),
+    }
+}
+
 /// Patches the status of a pod. `metadata` holds the preconditions.
 fn strategic_patch(pod: &PodKey, metadata: &Value, status: &Value) -> RequestParts {
     RequestParts {

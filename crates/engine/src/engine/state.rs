@@ -57,6 +57,11 @@ impl Engine {
         self.decider.counts().repeated_rejections
     }
 
+    /// Returns what is done to make room for a pod by moves of others, for people.
+    pub fn moves_for(&self, pod: &Pod) -> Option<String> {
+        self.mover.describe(pod, &self.world)
+    }
+
     /// The profiles.
     pub const fn profiles(&self) -> &Profiles {
         self.world.profiles()

@@ -11,6 +11,7 @@ use crate::decide::{Decider, Found, Trial, gate};
 use crate::pod_group;
 use crate::ports::Ports;
 use crate::profile::Profile;
+use crate::world::World;
 use crate::world::tentative::{Ending, Tentative};
 
 /// The cluster with other pods on it. Each pod is on its node in every count and index, so that a
@@ -41,14 +42,22 @@ impl Engine {
         self.run(now, ports, |engine, cx| {
             let profiles: Vec<_> = engine.profiles().iter().cloned().collect();
             profiles.iter().for_each(|profile| engine.refresh_order(profile));
-            let Self { world, decider, .. } = engine;
-            let ended = world.tentatively(cx, |world, cx| {
-                Ending::Undo(ask(&mut Supposition { world, decider, cx }))
-            });
-            debug_assert!(ended.reservations.is_empty(), "no change is kept");
-            ended.value
+            suppose(&mut engine.world, &mut engine.decider, cx, ask)
         })
     }
+}
+
+/// Asks about the world with other pods on it, and undoes all changes.
+pub(crate) fn suppose<T>(
+    world: &mut World,
+    decider: &mut Decider,
+    cx: &mut Context<'_>,
+    ask: impl FnOnce(&mut Supposition<'_, '_, '_>) -> T,
+) -> T {
+    let ended = world
+        .tentatively(cx, |world, cx| Ending::Undo(ask(&mut Supposition { world, decider, cx })));
+    debug_assert!(ended.reservations.is_empty(), "no change is kept");
+    ended.value
 }
 
 impl Supposition<'_, '_, '_> {

@@ -277,11 +277,12 @@ fn has_started(hold: &Hold, world: &World) -> bool {
         Holder::Group(group) => {
             let bound = world.cluster().pod_group_state(group).map_or(0, |own| own.bound_count());
             let needed = match hold.purpose {
-                Purpose::Start => world.min_count(group),
                 Purpose::Replacement(members) => Some(members),
+                Purpose::Start | Purpose::Move => world.min_count(group),
             };
             needed.is_some_and(|needed| bound >= needed)
         }
+        Holder::Successor(..) => false,
     }
 }
 
@@ -293,13 +294,15 @@ fn waits(hold: &Hold, world: &World) -> bool {
             known && world.queue().gate_of(key).is_none()
         }
         Holder::Group(group) => match hold.purpose {
-            Purpose::Start => {
+            Purpose::Start | Purpose::Move => {
                 !world.is_incomplete(group) && world.queue().gate_of_group(group).is_none()
             }
             Purpose::Replacement(_) => {
                 world.pod_group(group).is_some() && world.scheduled_members(group) > 0
             }
         },
+        // The machine that moves pods releases it.
+        Holder::Successor(..) => true,
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use framework::quota::Reading;
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
-    ExtensionPoint, ExtraFields, Filter, HoldPolicy, Level, Permit, PlacementFeasible,
+    ExtensionPoint, ExtraFields, Filter, HoldPolicy, Level, MovePolicy, Permit, PlacementFeasible,
     PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginGates, PluginName, PodDeleted,
     PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
     Registry, Reserve, Score, StandingQueries, Timer, extension_points,
@@ -188,14 +188,20 @@ impl Profile {
         reasons.and_then(|reasons| reasons.first().copied()).unwrap_or("Unschedulable")
     }
 
-    /// Returns the plugin that keeps pods off held room.
-    pub(crate) fn hold_plugin(&self) -> Option<&Arc<Plugin>> {
-        self.plugins.values().find(|plugin| plugin.holds_room.is_some())
+    /// Returns the plugins that keep pods off held room.
+    pub(crate) fn hold_plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        let keeps_off = |own: &&Arc<Plugin>| own.holds_room.is_some() || own.makes_room.is_some();
+        self.plugins.values().filter(keeps_off)
     }
 
     /// Returns the policy by which room is held for pods of the profile.
     pub(crate) fn hold_policy(&self) -> Option<HoldPolicy> {
-        self.hold_plugin()?.holds_room
+        self.plugins.values().find_map(|plugin| plugin.holds_room)
+    }
+
+    /// Returns the policy by which pods are moved for pods of the profile.
+    pub fn move_policy(&self) -> Option<MovePolicy> {
+        self.plugins.values().find_map(|plugin| plugin.makes_room)
     }
 
     /// Adds the gate of groups, unless a plugin schedules them.

@@ -123,6 +123,16 @@ impl World {
         }
     }
 
+    /// Clears the nomination of a queued pod to a node.
+    pub(crate) fn clear_nomination_to(&mut self, pod: &Pod, node: &str, cx: &mut Context<'_>) {
+        let nominated = self.nominator.node_of(&pod.uid).filter(|own| ***own == *node).cloned();
+        let known = self.pending.get(&pod.key).filter(|known| known.uid == pod.uid).cloned();
+        if let Some((known, node)) = known.zip(nominated) {
+            self.clear_nominations([known.clone()], cx);
+            self.move_after_nomination(nominated_to(known, node), cx);
+        }
+    }
+
     fn clear_nominations(
         &mut self,
         nominated: impl IntoIterator<Item = Arc<Pod>>,

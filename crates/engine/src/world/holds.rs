@@ -1,6 +1,8 @@
 //! Room that is held, in the world.
 
-use framework::{Hold, Holder, Pod, PodKey, QueuedEntity, Time};
+use std::sync::Arc;
+
+use framework::{Hold, Holder, NominatingInfo, Pod, PodKey, Purpose, QueuedEntity, Time};
 
 use super::World;
 use crate::context::Context;
@@ -38,9 +40,9 @@ impl World {
 impl World {
     /// Holds room, and lets its holder try again, so that its condition names the room.
     pub(crate) fn hold_room(&mut self, hold: Hold, cx: &mut Context<'_>) {
-        let holder = hold.holder.clone();
+        let (holder, purpose) = (hold.holder.clone(), hold.purpose);
         self.cluster.hold(hold);
-        cx.probe.count(Count::of(&ROOM_RESERVATIONS, &["made"]));
+        count(purpose, "made", cx);
         self.activate_holder(&holder, cx);
     }
 
@@ -51,10 +53,30 @@ impl World {
         reason: &'static str,
         cx: &mut Context<'_>,
     ) {
-        if self.cluster.release(holder).is_some() {
-            cx.probe.count(Count::of(&ROOM_RESERVATIONS, &[reason]));
+        if let Some(released) = self.cluster.release(holder) {
+            count(released.purpose, reason, cx);
             self.activate_kept_off(cx);
             self.activate_holder(holder, cx);
+        }
+    }
+
+    /// Releases room that is [put back](Self::put_room_back), or held with changes, before anything
+    /// else happens.
+    pub(crate) fn lift_room(&mut self, holder: &Holder) -> Option<Hold> {
+        self.cluster.release(holder)
+    }
+
+    /// Holds room that was lifted.
+    pub(crate) fn put_room_back(&mut self, hold: Hold) {
+        self.cluster.hold(hold);
+    }
+
+    /// Nominates a pending pod to a node, in memory only, and lets it try.
+    pub(crate) fn nominate(&mut self, pod: &Pod, node: &Arc<str>, cx: &mut Context<'_>) {
+        let known = self.pending.get(&pod.key).filter(|known| known.uid == pod.uid).cloned();
+        if let Some(known) = known.filter(|known| self.queue.get(&known.key).is_some()) {
+            self.nominator.add(known, &NominatingInfo::Override(node.clone()));
+            self.activate(std::slice::from_ref(&pod.key), cx);
         }
     }
 
@@ -74,9 +96,8 @@ impl World {
     fn activate_kept_off(&mut self, cx: &mut Context<'_>) {
         let is_kept_off = |entity: &QueuedEntity| {
             let profile = self.profiles().get(entity.scheduler_name());
-            profile
-                .and_then(|profile| profile.hold_plugin())
-                .is_some_and(|plugin| entity.history().unschedulable_plugins.contains(&plugin.name))
+            let mut plugins = profile.into_iter().flat_map(|profile| profile.hold_plugins());
+            plugins.any(|plugin| entity.history().unschedulable_plugins.contains(&plugin.name))
         };
         let entities = self.queue().entities();
         let kept_off = entities.filter(|(place, own)| *place != Place::Gated && is_kept_off(own));
@@ -92,7 +113,15 @@ impl World {
             Holder::Group(group) => {
                 self.queue().members_of(group).first().map(|own| own.pod.key.clone())
             }
+            Holder::Successor(..) => None,
         };
         pod.into_iter().for_each(|pod| self.activate(&[pod], cx));
+    }
+}
+
+/// Counts reservations. Moves have counters of their own.
+fn count(purpose: Purpose, state: &str, cx: &mut Context<'_>) {
+    if purpose != Purpose::Move {
+        cx.probe.count(Count::of(&ROOM_RESERVATIONS, &[state]));
     }
 }

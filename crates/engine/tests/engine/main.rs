@@ -35,6 +35,8 @@ mod invariants;
 #[cfg(test)]
 mod measurements;
 #[cfg(test)]
+mod moves;
+#[cfg(test)]
 mod nominated;
 #[cfg(test)]
 mod notifications;

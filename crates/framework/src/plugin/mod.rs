@@ -13,6 +13,7 @@ mod handle;
 mod hold_policy;
 mod kept;
 mod metrics;
+mod move_policy;
 mod per_node;
 mod placement;
 mod points;
@@ -52,6 +53,9 @@ pub use self::kept::{ChangedNodes, Kept};
 pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
+};
+pub use self::move_policy::{
+    DO_NOT_DISRUPT_FIELD, LOCAL_VOLUMES_FIELD, MovePolicy, SAFE_TO_EVICT_FIELD,
 };
 pub use self::per_node::PerNode;
 pub use self::placement::{

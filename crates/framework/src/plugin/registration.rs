@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::quota::Reading;
 use crate::{
-    Bind, ClusterEvent, DEADLINE_FIELD, Decoders, EventForPod, EventResource, ExtensionPoint,
-    ExtraFields, Feed, Filter, HintResult, HoldPolicy, Metric, NormalizeScore, Permit,
-    PlacementFeasible, PlacementGenerate, PlacementScore, PluginName, PodDeleted,
-    PodGroupPostFilter, PodRoom, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreScore, QueueSort, QueueingHint, RUN_TIME_FIELD, Reserve, Score,
-    StandingQueries, Timer, extension_points,
+    Bind, ClusterEvent, DEADLINE_FIELD, DO_NOT_DISRUPT_FIELD, Decoders, EventForPod, EventResource,
+    ExtensionPoint, ExtraFields, Feed, Filter, HintResult, HoldPolicy, LOCAL_VOLUMES_FIELD, Metric,
+    MovePolicy, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate, PlacementScore,
+    PluginName, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter, PreBind, PreEnqueue,
+    PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint, RUN_TIME_FIELD, Reserve,
+    SAFE_TO_EVICT_FIELD, Score, StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
@@ -100,6 +100,8 @@ macro_rules! define_plugin {
             pub replaces_preemption: bool,
             /// The pods for which room is held, if the plugin keeps other pods off it.
             pub holds_room: Option<HoldPolicy>,
+            /// The pods for which others are moved, if the plugin keeps other pods off their room.
+            pub makes_room: Option<MovePolicy>,
             /// Sentences for operators about the arguments, shown when the scheduler starts.
             pub notes: Vec<String>,
             /// The state of the plugin, for the `Debug` form.
@@ -129,6 +131,7 @@ macro_rules! define_plugin {
                     rejects_as: None,
                     replaces_preemption: false,
                     holds_room: None,
+                    makes_room: None,
                     notes: Vec::new(),
                     state: None,
                 }
@@ -344,6 +347,17 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     pub fn holds_room(mut self, policy: HoldPolicy) -> Self {
         self.built.holds_room = Some(policy);
         self.keep_pod_field(DEADLINE_FIELD).keep_pod_field(RUN_TIME_FIELD)
+    }
+
+    /// Declares that the plugin keeps pods off [held room](crate::Cluster::holds), so that the
+    /// scheduler makes room by this policy. Keeps the fields of pods that decide whether they may
+    /// be moved.
+    #[must_use]
+    pub fn makes_room(mut self, policy: MovePolicy) -> Self {
+        self.built.makes_room = Some(policy);
+        [SAFE_TO_EVICT_FIELD, DO_NOT_DISRUPT_FIELD, LOCAL_VOLUMES_FIELD]
+            .into_iter()
+            .fold(self, Self::keep_pod_field)
     }
 
     /// Adds a sentence for operators, for example about an argument without effect. The daemon logs

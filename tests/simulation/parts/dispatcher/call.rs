@@ -138,12 +138,13 @@ impl Call {
             | EffectKind::ReadPod { pod, uid }
             | EffectKind::Fence { pod, uid, .. }
             | EffectKind::PatchPodStatus { pod, uid, .. }
+            | EffectKind::RequestEviction { pod, uid }
             | EffectKind::TouchPod { pod, uid, .. } => (pod.clone(), Some(uid)),
             EffectKind::Write(write) if &*write.resource == "pods" => {
                 let Write { namespace, name, .. } = write;
                 (PodKey { namespace: namespace.clone(), name: name.clone() }, None)
             }
-            EffectKind::Write(_) | EffectKind::Event(_) => return None,
+            EffectKind::Write(_) | EffectKind::Event(_) | EffectKind::PlanMoves(_) => return None,
         })
     }
 
@@ -169,7 +170,11 @@ impl Call {
             }
             _ => {
                 let namespace = self.pod().map(|(pod, _)| pod.namespace).unwrap_or_default();
-                let part = if self.call_type() == CallType::PodStatusPatch { "status" } else { "" };
+                let part = match &self.effect {
+                    EffectKind::RequestEviction { .. } => "eviction",
+                    _ if self.call_type() == CallType::PodStatusPatch => "status",
+                    _ => "",
+                };
                 format!("pods of {part:?} in {namespace:?}")
             }
         }
@@ -180,7 +185,7 @@ impl Call {
             EffectKind::Bind { .. } => CallType::PodBinding,
             EffectKind::ExtenderBind { .. } => CallType::ExtenderBinding,
             EffectKind::Write(_) => CallType::ObjectWrite,
-            EffectKind::Evict(_) => CallType::PodEviction,
+            EffectKind::Evict(_) | EffectKind::RequestEviction { .. } => CallType::PodEviction,
             EffectKind::ReadPod { .. } => CallType::PodRead,
             _ => CallType::PodStatusPatch,
         }
@@ -193,7 +198,7 @@ impl Call {
             EffectKind::Write(Write { action: WriteAction::Create(_), .. }) => "creating",
             EffectKind::Write(Write { action: WriteAction::Delete(_), .. }) => "deleting",
             EffectKind::Write(_) => "patching",
-            EffectKind::Evict(_) => "evicting",
+            EffectKind::Evict(_) | EffectKind::RequestEviction { .. } => "evicting",
             EffectKind::ReadPod { .. } => "reading",
             _ => "patching the status",
         }
@@ -225,7 +230,10 @@ impl Call {
     pub(crate) const fn is_moot(&self, answer: Is) -> bool {
         let needs_pod = matches!(
             self.effect,
-            EffectKind::PatchPodStatus { .. } | EffectKind::TouchPod { .. } | EffectKind::Evict(_)
+            EffectKind::PatchPodStatus { .. }
+                | EffectKind::TouchPod { .. }
+                | EffectKind::Evict(_)
+                | EffectKind::RequestEviction { .. }
         );
         needs_pod && matches!(answer, Is::Gone)
     }
@@ -357,6 +365,12 @@ impl Call {
                     condition("DisruptionTarget", true, reason, text, *observed_generation);
                 patch(&path, json!({ "conditions": [condition] }))
             }
+            EffectKind::RequestEviction { pod, .. } => {
+                let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction",
+                    "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
+                    "deleteOptions": options(uid.as_deref().unwrap_or_default()) });
+                ("POST", format!("{path}/eviction"), "application/json", body)
+            }
             EffectKind::Fence { condition, observed_generation, .. } => {
                 patch(&path, json!({ "conditions": [scheduled(condition, *observed_generation)] }))
             }
@@ -387,7 +401,7 @@ impl Call {
                 condition["lastProbeTime"] = probed.to_string().into();
                 patch(&path, json!({ "conditions": [condition] }))
             }
-            EffectKind::Event(_) => ("", String::new(), "", Value::Null),
+            EffectKind::Event(_) | EffectKind::PlanMoves(_) => ("", String::new(), "", Value::Null),
         }
     }
 
@@ -408,7 +422,7 @@ impl Call {
                 },
                 None,
             ),
-            EffectKind::Fence { .. } => match shows {
+            EffectKind::Fence { .. } | EffectKind::RequestEviction { .. } => match shows {
                 Shows::CarriedOut(body) => Follows::Answer(Is::Ok, body.clone()),
                 Shows::Refused(Refusal::NotFound | Refusal::OtherPod | Refusal::OtherUid) => {
                     Follows::Answer(Is::Gone, None)
@@ -466,7 +480,7 @@ impl Call {
                 }
                 follows
             }
-            EffectKind::Event(_) => Follows::Next,
+            EffectKind::Event(_) | EffectKind::PlanMoves(_) => Follows::Next,
         }
     }
 

@@ -101,3 +101,32 @@ fn each_step_is_tried_four_times() {
     harness.reply(&request, rejected(500, "boom"));
     assert_eq!(harness.answers(), [Answer::Error("boom".to_owned())]);
 }
+
+type IsExpected = fn(&Answer) -> bool;
+
+#[test]
+fn eviction_of_a_moved_pod_is_posted_once() {
+    let request = |harness: &mut Harness| {
+        let (pod, uid) = (PodKey::new("ns", "v"), UID.into());
+        harness.add(EffectKind::RequestEviction { pod, uid });
+        harness.request()
+    };
+    let refusal = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let rows: [(Reply, IsExpected); 5] = [
+        (ok(), |answer| matches!(answer, Answer::Ok(_))),
+        (rejected(429, refusal), |answer| matches!(answer, Answer::Throttled(_))),
+        (rejected(404, "not found"), |answer| matches!(answer, Answer::Gone(_))),
+        (rejected(403, "forbidden"), |answer| matches!(answer, Answer::Forbidden(_))),
+        (Reply::Lost("broken".to_owned()), |answer| matches!(answer, Answer::Unknown(_))),
+    ];
+    for (reply, is_expected) in rows {
+        let mut harness = harness();
+        let posted = request(&mut harness);
+        assert_eq!(line(&posted), "POST /api/v1/namespaces/ns/pods/v/eviction");
+        assert_eq!(body(&posted)["deleteOptions"]["preconditions"], json!({ "uid": UID }));
+        harness.reply(&posted, reply);
+        let answers = harness.answers();
+        assert!(matches!(&answers[..], [own] if is_expected(own)), "{answers:?}");
+        assert!(!harness.dispatcher.is_paused(harness.now), "a budget asks for no pause");
+    }
+}

@@ -406,7 +406,10 @@ impl World {
                     self.see(&pod.name);
                 }
             }
-            EffectKind::TouchPod { .. } | EffectKind::Event(_) => {}
+            EffectKind::TouchPod { .. }
+            | EffectKind::Event(_)
+            | EffectKind::PlanMoves(_)
+            | EffectKind::RequestEviction { .. } => {}
         }
     }
 
