@@ -5,6 +5,7 @@ mod connect;
 mod followed;
 mod leader_election;
 mod permissions;
+mod planner;
 mod role;
 mod sender;
 mod served_groups;
@@ -37,6 +38,7 @@ use self::arguments::ArgumentsReader;
 use self::connect::{report_outages, wait_for_api_server};
 use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
 use self::permissions::PermissionCheck;
+use self::planner::Planner;
 use self::sender::Sender;
 use self::served_names::ServedNames;
 use self::served_versions::choose_versions;
@@ -317,6 +319,9 @@ pub async fn run_scheduler(
     tasks.spawn("the check of permissions", permissions.run());
     let (events, received) = setup.channel;
     let (requests, requested) = mpsc::unbounded_channel();
+    let (plans, wanted) = mpsc::unbounded_channel();
+    let planner = Planner::new(&setup.config, &setup.registry, events.clone());
+    tasks.spawn("the planner of moves", planner.run(wanted));
     let leading = Arc::new(SetOnce::new());
     let informers = sources.kinds.len();
     let relists = Relists::new(informers);
@@ -356,6 +361,7 @@ pub async fn run_scheduler(
         extenders,
         events: received,
         requests,
+        plans,
         clock,
         observer,
         informers,

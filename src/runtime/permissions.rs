@@ -84,6 +84,9 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
     if in_use("DefaultPreemption") || in_use("CapacityScheduling") {
         needed.push(Permission::on("delete", "pods", ""));
     }
+    if profiles.iter().any(|profile| profile.move_policy().is_some()) {
+        needed.push(Permission::on("create", "pods", "eviction"));
+    }
     if in_use("VolumeBinding") {
         needed.push(Permission::on("patch", "persistentvolumes", ""));
         needed.push(Permission::on("patch", "persistentvolumeclaims", ""));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use control::scheduler::{Relist, RequestSource};
 use control::{Reply, RequestId};
+use engine::EffectId;
 use explain::{CopiedNodes, DecisionsAnswer, PodFacts};
-use framework::{EventType, PodKey, Uid};
+use framework::{Answer, EventType, PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::questions::{Copied, Question};
@@ -36,6 +37,8 @@ pub enum LoopEvent<M = Infallible> {
     Question(Question),
     /// Whether the extender with this index has answered a call for which the loop did not wait.
     ExtenderProbed(usize, Result<(), String>),
+    /// The answer to a plan of moves that the engine wants.
+    Planned(EffectId, Answer),
     /// A line of a watch of the Lease.
     LeaseEvent(Vec<u8>),
     /// An event to be recorded about the Lease, if there is an election.

@@ -24,8 +24,8 @@ use std::time::Duration;
 use control::Request;
 use control::leader_election::{Notice, Outcome};
 use control::scheduler::{RequestSource, Scheduler};
-use engine::Engine;
 use engine::ports::{Ports, Probe};
+use engine::{EffectId, Engine, MovesWanted};
 use framework::{Time, WallOffset};
 use tokio::sync::SetOnce;
 use tokio::sync::mpsc::UnboundedSender;
@@ -93,6 +93,8 @@ pub struct LoopParts<O> {
     pub events: EventReceiver,
     /// The channel for requests.
     pub requests: UnboundedSender<OutgoingRequest>,
+    /// The channel for plans of moves that the engine wants.
+    pub plans: UnboundedSender<(EffectId, MovesWanted)>,
     /// The clock of the daemon.
     pub clock: Clock,
     /// The observer.
@@ -115,6 +117,7 @@ pub struct SchedulingLoop<O> {
     environment: Environment<O>,
     events: EventReceiver,
     requests: UnboundedSender<OutgoingRequest>,
+    plans: UnboundedSender<(EffectId, MovesWanted)>,
     clock: Clock,
     last_observed: Time,
     /// Number of informers that have not synced.
@@ -153,6 +156,7 @@ impl<O: Observer> SchedulingLoop<O> {
             extenders,
             events,
             requests,
+            plans,
             clock,
             observer,
             informers,
@@ -168,6 +172,7 @@ impl<O: Observer> SchedulingLoop<O> {
             environment: Environment { extenders, observer },
             events,
             requests,
+            plans,
             clock,
             last_observed: Time::ZERO,
             unsynced_informers: informers,
@@ -289,6 +294,10 @@ impl<O: Observer> SchedulingLoop<O> {
                 let ports = &mut self.environment.ports();
                 self.scheduler.handle_extender_probed(extender, outcome, now, ports);
             }
+            LoopEvent::Planned(effect, answer) => {
+                let ports = &mut self.environment.ports();
+                self.scheduler.handle_planned(effect, answer, now, ports);
+            }
             LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
             LoopEvent::Question(question) => self.copies.ask(question, &self.scheduler, now),
             LoopEvent::LeaseEvent(event) => self.scheduler.handle_lease_event(&event, now),
@@ -330,6 +339,9 @@ impl<O: Observer> SchedulingLoop<O> {
         for (source, request) in self.scheduler.take_requests() {
             // The receiver is only gone if its task has panicked, which ends the process.
             let _ = self.requests.send(OutgoingRequest { source, request });
+        }
+        for wanted in self.scheduler.take_wanted_moves() {
+            let _ = self.plans.send(wanted);
         }
         for call in self.scheduler.take_failed_calls() {
             self.failure_log.log_call(&call, self.clock.now());

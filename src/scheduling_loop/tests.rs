@@ -89,6 +89,7 @@ fn start(
         extenders: Extenders::new(config, wait, clock, metrics.clone()).unwrap(),
         events: received,
         requests: tokio::sync::mpsc::unbounded_channel().0,
+        plans: tokio::sync::mpsc::unbounded_channel().0,
         clock,
         observer: MetricsObserver::new(metrics, health.clone()),
         informers: 1,

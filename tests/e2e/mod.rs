@@ -21,6 +21,7 @@ mod groups;
 mod leader_election;
 mod levels;
 mod load;
+mod moves;
 mod nodes;
 mod outages;
 mod preemption;

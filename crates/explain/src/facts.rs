@@ -69,7 +69,7 @@ fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
         node: placed.map(name),
         nominated: engine.nominator().node_of(&pod.uid).map(ToString::to_string),
         is_preempting: engine.is_preempting(&pod.uid),
-        room: engine.world().room_of(pod),
+        room: room(engine, pod),
         attempts: records.last().map_or(0, |record| record.attempt),
         state_number: engine.changes().state(),
         ..PodFacts::default()
@@ -99,6 +99,13 @@ fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
     }
     facts.history = records.iter().map(|record| attempt(record, now)).collect();
     facts
+}
+
+/// Returns the room that is held for a pod, and the moves that make room for it, for people.
+fn room(engine: &Engine, pod: &Pod) -> Option<String> {
+    let parts = [engine.world().room_of(pod), engine.moves_for(pod)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 const fn place_name(place: Place) -> &'static str {

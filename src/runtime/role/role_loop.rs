@@ -179,7 +179,8 @@ impl<R: Role> RoleLoop<R> {
             | LoopEvent::Note(_)
             | LoopEvent::Snapshot(_)
             | LoopEvent::Question(_)
-            | LoopEvent::ExtenderProbed(..) => {}
+            | LoopEvent::ExtenderProbed(..)
+            | LoopEvent::Planned(..) => {}
         }
     }
 
