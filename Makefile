@@ -24,7 +24,7 @@ CLUSTERS ?= 0
 DOCTESTED := loadmaster loadmaster-cel loadmaster-framework loadmaster-testkit
 
 # The core: it depends on no other room of the house (a test reads the manifests).
-CORE := api cel cluster control engine framework kinds plugin-trial plugins quota recording reservation rules \
+CORE := api cel cluster control engine framework kinds make-room plugin-trial plugins quota recording reservation rules \
 	scheduler-plugins structured testkit yaml
 
 # The parts of `make test`. The tests come last, so that their count ends the output.

@@ -129,10 +129,12 @@ fn plugin_of_a_profile_adds_its_permissions() {
         ("topology.node.k8s.io", "noderesourcetopologies", "watch"),
     ];
     let metrics = [("metrics.k8s.io", "nodes", "list")];
+    let evictions = [("", "pods/eviction", "create")];
     for (values, permissions) in [
         ("node-resource-topology", &topologies[..]),
         ("node-load", &metrics),
         ("capacity-scheduling", &quotas),
+        ("make-room", &evictions),
     ] {
         let role = cluster_role(&rendering(values)).unwrap();
         let mut expected = needed();
