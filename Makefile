@@ -127,12 +127,12 @@ endif
 doctests:
 	$(CARGO) test --doc $(addprefix --package ,$(DOCTESTED))
 
-# With the compiler and the arguments of `make clippy`, whose results rustdoc then reads.
+# With the compiler, the arguments and, by an example, the features of `make clippy`, whose results rustdoc then reads.
 doc: export RUSTC_WORKSPACE_WRAPPER = $(shell $(RUSTC) --print sysroot)/bin/clippy-driver
 doc: export CLIPPY_ARGS = -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 doc: export RUSTDOCFLAGS = -D warnings
 doc:
-	$(CARGO) doc --workspace --no-deps --features profiling
+	$(CARGO) doc --workspace --no-deps --features profiling --lib --example golden
 
 golden:
 	$(CARGO) run --example golden -- $(GOLDEN)
