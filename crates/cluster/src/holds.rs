@@ -24,7 +24,9 @@ impl Holder {
             Self::Pod(_, uid) => *uid == pod.uid,
             Self::Group(group) => pod.pod_group().as_ref() == Some(group),
             Self::Successor(moved, controller) => {
-                pod.key.namespace == moved.namespace && pod.controller.as_ref() == Some(controller)
+                pod.node_name.is_none()
+                    && pod.key.namespace == moved.namespace
+                    && pod.controller.as_ref() == Some(controller)
             }
         }
     }

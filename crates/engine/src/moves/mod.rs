@@ -25,7 +25,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Answer, MovePolicy, Pod, PodKey, QueuedEntity, QueuedPod, Time, Uid};
+use framework::{Answer, MovePolicy, Pod, QueuedEntity, QueuedPod, Time, Uid};
+use rustc_hash::FxHashSet;
 
 use self::run::{Run, Stage, Step, Stopped};
 use crate::change::Change;
@@ -61,12 +62,26 @@ pub(crate) struct Mover {
 /// The last plan for a pod.
 #[derive(Debug)]
 struct Failed {
-    pod: PodKey,
+    pod: Arc<Pod>,
+    /// Whether no moves were found. There are none for pods of its template either.
+    found_none: bool,
     /// Number of failures in a row.
     number: u32,
     /// The time until the next plan.
     until: Time,
     reason: String,
+}
+
+/// The addresses of the parts that the pods of a template share.
+type SharedParts = [usize; 4];
+
+fn shared_parts(pod: &Pod) -> SharedParts {
+    [
+        Arc::as_ptr(&pod.spec).addr(),
+        Arc::as_ptr(&pod.requests).addr(),
+        Arc::as_ptr(&pod.labels).addr(),
+        pod.key.namespace.as_ptr().addr(),
+    ]
 }
 
 impl Mover {
@@ -106,10 +121,7 @@ impl Mover {
             }
         } else if self.next_look <= cx.now {
             self.next_look = cx.now + LOOK_EVERY;
-            let is_pending = |pod: &PodKey, uid: &Uid| {
-                world.pending().get(pod).is_some_and(|known| known.uid == *uid)
-            };
-            self.failed.retain(|uid, failed| is_pending(&failed.pod, uid));
+            self.failed.retain(|_, failed| world.is_pending(&failed.pod));
             self.look(world, cx);
         }
     }
@@ -120,7 +132,12 @@ impl Mover {
             QueuedEntity::Pod(pod) if place != Place::Gated => Some(pod),
             _ => None,
         });
+        let failed = self.failed.values().filter(|failed| failed.until > cx.now);
+        let without_moves = failed.filter(|failed| failed.found_none);
+        let without_moves: FxHashSet<_> =
+            without_moves.map(|failed| shared_parts(&failed.pod)).collect();
         let waiting = pods.filter_map(|own| Some((own, self.policy_for(own, world, cx.now)?)));
+        let waiting = waiting.filter(|(own, _)| !without_moves.contains(&shared_parts(&own.pod)));
         let first = waiting.min_by_key(|(own, _)| {
             (Reverse(own.pod.priority()), own.history.initial_attempt, &own.pod.key)
         });
@@ -232,7 +249,8 @@ impl Mover {
         let number = self.failed.get(&run.pod.uid).map_or(0, |failed| failed.number) + 1;
         let backoff = BACKOFF.saturating_mul(1 << number.min(16)) / 2;
         let failed = Failed {
-            pod: run.pod.key.clone(),
+            pod: run.pod.clone(),
+            found_none: stopped.outcome == "not_found",
             number,
             until: cx.now + backoff.min(LONGEST_BACKOFF),
             reason: stopped.reason.clone(),

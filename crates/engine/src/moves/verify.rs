@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::{NodeBits, NodeIx, Pod};
+use framework::{NodeBits, NodeIx, Pod, PodKey};
 
 use super::run::{Move, Run, Stopped};
 use crate::context::Context;
@@ -86,9 +86,10 @@ impl<'r> Trying<'r> {
             return Err(stays("is being preempted"));
         }
         // Its place could be taken by one of them, and it would not be clear which pod succeeds it.
-        let has_same = |own: &Pod| own.controller == pod.controller;
-        let mut pending = world.pending().values();
-        if pending.any(|own| own.key.namespace == key.namespace && has_same(own)) {
+        let first = PodKey { namespace: key.namespace.clone(), name: Arc::default() };
+        let pending = world.pending().range(first..).map(|(_, own)| own);
+        let mut pending = pending.take_while(|own| own.key.namespace == key.namespace);
+        if pending.any(|own| own.controller == pod.controller) {
             return Err(stays("has a controller with other pods that wait"));
         }
         let mut successor = Pod { node_name: None, scheduled_condition: None, ..Pod::clone(&pod) };

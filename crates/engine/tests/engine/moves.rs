@@ -427,6 +427,21 @@ fn killed_scheduler_leaves_only_pods_that_their_controllers_make_again() {
     }
 }
 
+#[test]
+fn pods_alike_wait_with_the_one_for_which_no_moves_were_found() {
+    let mut fleet = Fleet::with_waiting();
+    for name in ["huge-1", "huge-2", "huge-3"] {
+        fleet.world.pod(pod(name).cpu("9").priority(5));
+    }
+    fleet.wait(120);
+    let wanted = fleet.world.history.iter().filter_map(|effect| match &effect.kind {
+        EffectKind::PlanMoves(wanted) => Some(&*wanted.pod.name),
+        _ => None,
+    });
+    assert_eq!(wanted.collect::<Vec<_>>(), ["huge-1", "large"]);
+    assert_eq!(fleet.node_of("large"), "a");
+}
+
 /// What happens in a cluster of which nothing is known.
 #[derive(Debug, Clone)]
 enum Event {
@@ -459,13 +474,13 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Server::Refuses),
     ];
     prop_oneof![
-        6 => (1_u64..40).prop_map(Event::Wait),
+        12 => (1_u64..60).prop_map(Event::Wait),
         2 => server.prop_map(Event::Server),
         1 => prop::bool::weighted(0.8).prop_map(Event::Control),
         2 => Just(Event::End),
-        2 => (0_usize..50).prop_map(Event::Delete),
-        3 => (1_u32..8, -1_i32..2).prop_map(|(cpu, priority)| Event::Pod { cpu, priority }),
-        4 => (0_usize..4, 1_u32..4).prop_map(|(owner, cpu)| Event::Replica { owner, cpu }),
+        1 => (0_usize..50).prop_map(Event::Delete),
+        2 => (1_u32..8, -1_i32..2).prop_map(|(cpu, priority)| Event::Pod { cpu, priority }),
+        2 => (0_usize..4, 1_u32..4).prop_map(|(owner, cpu)| Event::Replica { owner, cpu }),
         1 => (0_usize..4, any::<bool>()).prop_map(|(node, off)| Event::Cordon(node, off)),
         1 => Just(Event::Kill),
     ]
@@ -473,7 +488,28 @@ fn event() -> impl Strategy<Value = Event> {
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
+/// Replicas for each node, by their CPUs.
+fn replicas() -> impl Strategy<Value = Vec<Vec<u32>>> {
+    prop::collection::vec(prop::collection::vec(1_u32..4, 2..4), NODES.len())
+}
+
 impl Fleet {
+    /// Nodes with these replicas, as far as they fit, and a pod that waits for the rest of several.
+    fn fragmented(replicas: &[Vec<u32>], large: u32) -> Self {
+        let mut fleet = Self::new(&NODES);
+        for (node, own) in NODES.iter().zip(replicas) {
+            let mut free = 8;
+            for cpu in own.iter().copied() {
+                if cpu <= free {
+                    fleet.replica(&format!("owner{node}x{cpu}"), cpu, node);
+                    free -= cpu;
+                }
+            }
+        }
+        fleet.world.pod(pod("large").cpu(&large.to_string()));
+        fleet
+    }
+
     fn handle(&mut self, event: &Event, number: usize) {
         match *event {
             Event::Wait(seconds) => self.wait(seconds),
@@ -534,13 +570,15 @@ impl Fleet {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_no_node_is_overcommitted_and_nothing_stays_held(
-        events in prop::collection::vec(event(), 1..60)
+        replicas in replicas(),
+        large in 4_u32..8,
+        events in prop::collection::vec(event(), 1..40),
     ) {
-        let mut fleet = Fleet::new(&NODES);
+        let mut fleet = Fleet::fragmented(&replicas, large);
         for (number, event) in events.iter().enumerate() {
             fleet.handle(event, number);
             fleet.check()?;
