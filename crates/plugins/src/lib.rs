@@ -29,7 +29,8 @@
 //! | PodGroupPodsCount | [`pod_group_pods_count`] | PlacementScore |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
-//! [`catalogue`] lists all plugins of 1.36.
+//! [`catalogue`] lists all plugins of 1.36. [`node_resources::tightest_placement`]
+//! (TightestPlacement, PlacementScore) is not one of them: a profile has it if it enables it.
 //!
 //! Filters and scores have a one-node form and a set form. The one-node form implements the rule
 //! for one node. The set form computes the same results from columns and bit sets of the cluster.
@@ -75,8 +76,9 @@ pub mod volume_zone;
 use framework::{Plugin, PluginArgs, Registry};
 
 use catalogue::Entry;
+use node_resources::tightest_placement;
 
-/// Returns a registry of every plugin in the [`catalogue`].
+/// Returns a registry of every plugin in the [`catalogue`], and of those beside it.
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
     for entry in &catalogue::ALL {
@@ -93,6 +95,8 @@ pub fn registry() -> Registry {
         };
         added.expect("the catalogue has every name once");
     }
+    let beside = registry.register(tightest_placement::NAME, tightest_placement::plugin);
+    beside.expect("no plugin of Kubernetes has the name");
     registry
 }
 
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn plugins_implement_the_extension_points_of_the_catalogue() {
         let registry = registry();
-        assert_eq!(registry.names().count(), catalogue::ALL.len());
+        assert_eq!(registry.names().count(), catalogue::ALL.len() + 1);
         for entry in &catalogue::ALL {
             let plugin = registry.get(entry.name).unwrap()(&PluginArgs::default()).unwrap();
             assert_eq!(&*plugin.name, entry.name);

@@ -14,7 +14,7 @@ use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
     EventForPod, EventResource, Filter, FilterScope, Handle, HintResult, IMPLICIT_RESOURCE_PREFIX,
     Node, NodeBits, NodeIx, NodeView, PerNode, PlacedGroup, PlacementScore, Plugin, PluginArgs,
-    PluginGates, Pod, PodRoom, PreFilter, PreFilterResult, PreScore, ProspectiveGroup,
+    PluginGates, Pod, PodRequests, PodRoom, PreFilter, PreFilterResult, PreScore, ProspectiveGroup,
     QueueingHint, Resources, Score, ScoreScope, Status, VerdictId, Verdicts,
     is_extended_resource_name,
 };
@@ -69,8 +69,8 @@ struct Fit {
 
 /// A resource amount that must be free on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Need {
-    resource: Resource,
+pub(super) struct Need {
+    pub(super) resource: Resource,
     /// The amount, greater than 0.
     amount: i64,
     /// Whether a DeviceClass provides the resource. A node that does not offer the resource itself
@@ -105,22 +105,11 @@ impl Fit {
 
     /// Returns the needs of `pod`, without ignored resources.
     fn needs(&self, pod: &Pod, cluster: &Cluster) -> impl Iterator<Item = Need> {
-        let scalars = pod.requests.fit.scalars.iter().filter(|(name, _)| !self.is_ignored(name));
-        let need = |resource: Resource| {
-            let amount = resource.of(&pod.requests.fit);
-            Need { amount, resource, has_class: false }
-        };
-        [Resource::PodSlot, Resource::Cpu, Resource::Memory, Resource::EphemeralStorage]
-            .into_iter()
-            .map(need)
-            .chain(scalars.map(|(name, amount)| Need {
-                resource: Resource::Scalar(name.clone()),
-                amount: *amount,
-                has_class: self.has_devices
-                    && *amount > 0
-                    && cluster.device_class_of_resource(name).is_some(),
-            }))
-            .filter(|need| need.amount > 0)
+        needs_of(&pod.requests).filter_map(|need| {
+            let Resource::Scalar(name) = &need.resource else { return Some(need) };
+            let has_class = self.has_devices && cluster.device_class_of_resource(name).is_some();
+            (!self.is_ignored(name)).then_some(Need { has_class, ..need })
+        })
     }
 
     fn is_ignored(&self, name: &str) -> bool {
@@ -129,6 +118,17 @@ impl Fit {
             || self.ignored_resource_groups.iter().any(|ignored| ignored == group))
             && is_extended_resource_name(name)
     }
+}
+
+/// Returns what a pod with these requests needs of a node, as if no device provided it.
+pub(super) fn needs_of(requests: &PodRequests) -> impl Iterator<Item = Need> {
+    let scalars = requests.fit.scalars.iter().map(|(name, _)| Resource::Scalar(name.clone()));
+    let own = [Resource::PodSlot, Resource::Cpu, Resource::Memory, Resource::EphemeralStorage];
+    let need = |resource: Resource| {
+        let amount = resource.of(&requests.fit);
+        Need { amount, resource, has_class: false }
+    };
+    own.into_iter().chain(scalars).map(need).filter(|need| need.amount > 0)
 }
 
 impl Need {
@@ -148,7 +148,7 @@ impl Need {
     }
 
     /// Returns a bound of how many pods with this need fit if each then takes the amount `taken`.
-    const fn most_in(&self, usage: Usage, taken: i64) -> i64 {
+    pub(super) const fn most_in(&self, usage: Usage, taken: i64) -> i64 {
         if self.is_left_to_devices(usage.allocatable) {
             return i64::MAX;
         }

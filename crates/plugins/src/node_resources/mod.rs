@@ -1,6 +1,7 @@
 //! Cpu, memory and other resources. [`fit`] (NodeResourcesFit) rejects nodes without enough free
 //! resources and scores their utilization. [`balanced_allocation`]
 //! (NodeResourcesBalancedAllocation) scores how evenly the resources of a node are used.
+//! [`tightest_placement`] scores the placements of groups.
 //!
 //! The arguments list the resources to rate. A score leaves out a resource on nodes that have none
 //! of it, and a scalar resource if the pod does not request it.
@@ -14,6 +15,7 @@ mod devices;
 pub mod fit;
 mod kernels;
 mod scoring;
+pub mod tightest_placement;
 
 use std::sync::Arc;
 
