@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 
+use framework::{
+    POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_TOPOLOGY,
+    TOPOLOGY_ANNOTATION,
+};
 use serde_json::{Map, Value};
 
 /// Parts of names that stay: what Kubernetes itself names, and words without which a value means
@@ -52,6 +56,9 @@ const KEPT_KEYS: [&str; 7] = [
     "controller-revision-hash",
     "app",
 ];
+/// Annotations whose values are label keys.
+const TOPOLOGIES: [&str; 3] =
+    [POD_SET_REQUIRED_TOPOLOGY, POD_SET_PREFERRED_TOPOLOGY, POD_SET_SLICE_TOPOLOGY];
 /// Labels whose values are not names.
 const KEPT_VALUES: [&str; 6] = [
     "kubernetes.io/os",
@@ -214,7 +221,13 @@ impl Anonymizer {
                 self.labels(map);
             }
             ("annotations", Value::Object(annotations)) => {
-                annotations.values_mut().for_each(|value| self.names(value));
+                for (name, value) in annotations {
+                    match (name.as_str(), &mut *value) {
+                        (TOPOLOGY_ANNOTATION, Value::String(levels)) => self.levels(levels),
+                        (name, value) if TOPOLOGIES.contains(&name) => self.keys(value),
+                        (_, value) => self.names(value),
+                    }
+                }
             }
             ("topologyKey" | "topologyKeys" | "matchLabelKeys" | "mismatchLabelKeys", value) => {
                 self.keys(value);
@@ -255,6 +268,15 @@ impl Anonymizer {
             Value::Array(items) => items.iter_mut().for_each(|item| self.keys(item)),
             _ => {}
         }
+    }
+
+    /// Renames the keys of the levels of a topology.
+    fn levels(&mut self, levels: &mut String) {
+        let renamed = levels.split(',').map(|level| match level.trim().split_once(' ') {
+            Some((key, wish)) => format!("{} {wish}", self.key(key)),
+            None => self.key(level.trim()),
+        });
+        *levels = renamed.collect::<Vec<_>>().join(", ");
     }
 
     /// Renames the names in a text or a list of texts. Other values are objects, whose fields are

@@ -25,7 +25,7 @@ const OF_DRIVERS: [&str; 3] = ["volumeAttributes", "parameters", "mountOptions"]
 /// The annotation that repeats a whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The domains of annotations that are kept.
-const DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "loadmaster.io"];
+const DOMAINS: [&str; 4] = ["kubernetes.io", "k8s.io", "kueue.x-k8s.io", "loadmaster.io"];
 
 /// Removes from an object, its templates included, what a dump leaves out.
 pub(super) fn redact(value: &mut Value) {
@@ -60,7 +60,7 @@ fn redact_metadata(metadata: &mut Map<String, Value>) {
     }
 }
 
-/// Whether an annotation belongs to Kubernetes itself.
+/// Whether an annotation belongs to Kubernetes itself, or is of a domain that the scheduler reads.
 fn is_kept(annotation: &str) -> bool {
     let Some((domain, _)) = annotation.split_once('/') else { return false };
     let is_of = |own: &&str| {

@@ -53,7 +53,8 @@ fn credentials_are_left_out_of_pods_and_templates() {
         "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "s3cret"}]}}});
     let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "s3cret",
         "acme.com/token": "s3cret", "plain": "s3cret", "notkubernetes.io/token": "s3cret",
-        "pv.kubernetes.io/bind-completed": "yes"});
+        "pv.kubernetes.io/bind-completed": "yes",
+        "kueue.x-k8s.io/podset-required-topology": "acme.com/rack"});
     let template = json!({"metadata": {"annotations": annotations, "managedFields": [{}]},
         "spec": {"containers": [container], "initContainers": [container]}});
     let class = json!({"parameters": {"restuserkey": "s3cret"}, "provisioner": "p"});
@@ -64,7 +65,8 @@ fn credentials_are_left_out_of_pods_and_templates() {
     let template = &kept["spec"]["template"];
     assert_eq!(
         template["metadata"],
-        json!({"annotations": {"pv.kubernetes.io/bind-completed": "yes"}})
+        json!({"annotations": {"pv.kubernetes.io/bind-completed": "yes",
+            "kueue.x-k8s.io/podset-required-topology": "acme.com/rack"}})
     );
     let expected = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
     assert_eq!(template["spec"]["containers"], json!([expected]));
@@ -121,6 +123,29 @@ fn renamed_objects_refer_to_each_other_as_before() {
     assert!(name(&claim).ends_with("-0"), "numbers stay");
     assert_eq!(pod["spec"]["volumes"][1]["emptyDir"], json!({}));
     assert_eq!(pod["spec"]["schedulerName"], "default-scheduler");
+}
+
+#[test]
+fn levels_of_a_topology_name_the_renamed_labels() {
+    let mut names = Anonymizer::default();
+    let mut renamed = |mut object: Value| {
+        names.rename(&mut object);
+        object
+    };
+    let labels = json!({"acme.com/rack": "r7", "topology.kubernetes.io/zone": "a"});
+    let node = renamed(json!({"kind": "Node", "metadata": {"name": "n", "labels": labels}}));
+    let labels = node["metadata"]["labels"].as_object().unwrap();
+    let rack = labels.keys().find(|key| *key != "topology.kubernetes.io/zone").unwrap();
+    let group = renamed(json!({"kind": "PodGroup", "metadata": {"name": "g", "annotations": {
+        "loadmaster.io/topology": "topology.kubernetes.io/zone required, acme.com/rack blocks of 8"}}}));
+    assert_eq!(
+        group["metadata"]["annotations"]["loadmaster.io/topology"],
+        format!("topology.kubernetes.io/zone required, {rack} blocks of 8")
+    );
+    let pod = renamed(json!({"kind": "Pod", "metadata": {"name": "p", "annotations": {
+        "kueue.x-k8s.io/podset-preferred-topology": "acme.com/rack"}}}));
+    let annotation = &pod["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"];
+    assert_eq!(annotation, rack);
 }
 
 #[test]

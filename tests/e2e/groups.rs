@@ -301,6 +301,42 @@ fn gang_is_bound_in_one_rack_and_waits_for_a_node_of_the_closest() {
     });
 }
 
+/// Racks are zones here: one with room for two pods, one with room for three.
+#[test]
+fn pods_with_annotations_of_kueue_are_bound_in_one_rack_if_they_agree() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!("skipped: an API server without its runtime-config has no PodGroups");
+        }
+        for (node, rack) in [("a0", "a"), ("a1", "a"), ("b0", "b"), ("b1", "b"), ("b2", "b")] {
+            cluster.add_node_in_zone(node, 1, rack).await;
+        }
+        let gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
+        let _daemon = spawn_at(cluster, Level::V1_37, gates).await;
+        let create = async |group: &str, number: usize, annotations: Value| {
+            let mut pod = json!(cluster.pod(&format!("{group}-{number}"), 1));
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            pod["metadata"]["annotations"] = annotations;
+            cluster.create_pod(&serde_json::from_value(pod).unwrap()).await;
+        };
+        let zone = "topology.kubernetes.io/zone";
+        let required = || json!({"kueue.x-k8s.io/podset-required-topology": zone});
+        cluster.create_gang("whole", 3).await;
+        for number in 0..3 {
+            create("whole", number, required()).await;
+        }
+        assert_eq!(cluster.rack_of("whole", 3).await, "b");
+        cluster.create_gang("mixed", 2).await;
+        create("mixed", 0, required()).await;
+        create("mixed", 1, json!({})).await;
+        let condition = cluster.group_condition("mixed", "SchedulerError").await;
+        let text = "the pods of the group disagree about the topology: 1 ask for \
+                    \"topology.kubernetes.io/zone required\", 1 for none";
+        assert_eq!(condition["message"], text, "{condition}");
+        assert_eq!(cluster.bound_members("mixed").await, 0);
+    });
+}
+
 /// Four nodes full of pods of low priority.
 #[test]
 fn gang_evicts_only_the_pods_that_it_needs_and_none_if_it_does_not_fit() {

@@ -71,5 +71,8 @@ pub use self::selector::*;
 pub use self::taint::*;
 pub use self::template::Template;
 pub use self::time::{OptionalTime, Time, WallOffset};
-pub use self::topology_level::{LevelWish, TOPOLOGY_ANNOTATION, TopologyLevel};
+pub use self::topology_level::{
+    LevelWish, POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_SIZE,
+    POD_SET_SLICE_TOPOLOGY, TOPOLOGY_ANNOTATION, TopologyLevel,
+};
 pub use self::topology_selector::*;

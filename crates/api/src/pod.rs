@@ -13,7 +13,7 @@ use super::resources::pod_limits;
 use crate::{
     ContainerResources, Extra, ExtraFields, LabelSelector, Labels, OptionalTime, PodRequests,
     PodVolume, PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources, SelectorError,
-    Time, Toleration, api,
+    Time, Toleration, TopologyLevel, api,
 };
 
 /// The UID of an object, in 16 bytes.
@@ -241,6 +241,8 @@ pub struct PodSpec {
     pub scheduling_gates: Box<[Arc<str>]>,
     /// The PodGroup that `spec.schedulingGroup` names.
     pub scheduling_group: Option<Arc<str>>,
+    /// The levels of a topology that the annotations of Kueue ask for. Only pods of groups have them.
+    pub pod_set_topology: Option<Arc<[TopologyLevel]>>,
     /// Pod affinity; `None` if the field is absent.
     pub pod_affinity: Option<PodAffinity>,
     /// Pod anti-affinity; `None` if the field is absent.
@@ -533,6 +535,13 @@ impl Pod {
     pub fn from_api(pod: &api::Pod) -> Self {
         let mut problems = Vec::new();
         let requests = PodRequests::of(&pod.spec, &pod.status, &mut problems);
+        let mut spec = PodSpec::compile(&pod.spec, &pod.metadata.namespace);
+        let is_member =
+            || spec.scheduling_group.is_some() || pod.metadata.labels.contains_key(POD_GROUP_LABEL);
+        if !pod.metadata.annotations.is_empty() && is_member() {
+            let annotations = &pod.metadata.annotations;
+            spec.pod_set_topology = TopologyLevel::of_pod_set(annotations, &mut problems);
+        }
         let name = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
         let status = &pod.status;
         let start_time = status.start_time.as_deref().and_then(|at| Time::parse_rfc3339(at).ok());
@@ -550,7 +559,7 @@ impl Pod {
             resource_version: pod.metadata.resource_version.parse().unwrap_or(0),
             generation: Self::generation_of(&pod.metadata),
             labels: Arc::new(Labels::from(&pod.metadata.labels)),
-            spec: Arc::new(PodSpec::compile(&pod.spec, &pod.metadata.namespace)),
+            spec: Arc::new(spec),
             requests: Arc::new(requests),
             controller: Controller::of(&pod.metadata.owner_references).map(Arc::new),
             node_name: name(&pod.spec.node_name),
@@ -694,6 +703,7 @@ impl PodSpec {
                 .as_ref()
                 .and_then(|group| group.pod_group_name.as_deref())
                 .map(Arc::from),
+            pod_set_topology: None,
             pod_affinity: affinity.pod_affinity.map(|a| PodAffinity::compile(&a, namespace)),
             pod_anti_affinity: affinity
                 .pod_anti_affinity

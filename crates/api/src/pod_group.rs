@@ -177,11 +177,6 @@ impl PodGroup {
         SchedulingPolicy::Gang { min_count: u32::try_from(min_count).unwrap_or(0).max(1) }
     }
 
-    /// Returns the keys of the levels that it asks for, the widest first.
-    pub fn topology_keys(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.topology.iter().flat_map(|levels| levels.iter()).map(|level| &level.key)
-    }
-
     /// Returns the number of pods that are scheduled together; 1 without a gang.
     pub const fn min_count(&self) -> u32 {
         match self.policy {

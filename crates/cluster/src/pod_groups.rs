@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::object::Indexed;
 use super::object_state::ObjectState;
 use super::{Cluster, PodIx};
-use api::{EventResource, ObjectKey, Pod, PodGroup, PodGroupKey, PodGroupSource, Uid};
+use api::{
+    EventResource, ObjectKey, Pod, PodGroup, PodGroupKey, PodGroupSource, TopologyLevel, Uid,
+};
 
 /// The PodGroups, and the members of each group, whether or not its PodGroup exists.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +28,18 @@ pub(super) struct PodGroups {
 pub struct PodGroupState {
     members: BTreeMap<Uid, Member>,
     scheduled: u32,
+    /// The topologies that members ask for, and how many ask for each.
+    topologies: Vec<(Topology, u32)>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The levels that a pod [asks for](api::PodSpec::pod_set_topology).
+type Topology = Arc<[TopologyLevel]>;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Member {
     is_pending: bool,
     placed: Option<PodIx>,
+    topology: Option<Topology>,
 }
 
 impl PodGroupState {
@@ -60,15 +68,59 @@ impl PodGroupState {
         self.members.values().filter_map(|member| member.placed)
     }
 
-    fn change(&mut self, uid: &Uid, change: impl FnOnce(&mut Member)) {
-        let member = self.members.entry(uid.clone()).or_default();
-        let was_scheduled = member.placed.is_some();
+    /// Returns the levels of a topology that the members ask for.
+    ///
+    /// # Errors
+    /// The members disagree.
+    pub fn topology(&self) -> Result<&[TopologyLevel], Arc<str>> {
+        match &self.topologies[..] {
+            [] => Ok(&[]),
+            [(only, count)] if *count == self.all_count() => Ok(only),
+            several => {
+                let asking: u32 = several.iter().map(|(_, count)| count).sum();
+                let text = |(levels, count): &(Topology, u32)| {
+                    let levels: Vec<_> = levels.iter().map(ToString::to_string).collect();
+                    format!("{count} ask for {:?}", levels.join(", "))
+                };
+                let mut texts: Vec<String> = several.iter().map(text).collect();
+                texts.sort_unstable();
+                texts.extend(match self.all_count() - asking {
+                    0 => None,
+                    others => Some(format!("{others} for none")),
+                });
+                let about = "the pods of the group disagree about the topology";
+                Err(format!("{about}: {}", texts.join(", ")).into())
+            }
+        }
+    }
+
+    fn change(&mut self, pod: &Pod, change: impl FnOnce(&mut Member)) {
+        let member = self.members.entry(pod.uid.clone()).or_default();
+        let (was_scheduled, before) = (member.placed.is_some(), member.topology.take());
         change(member);
         self.scheduled -= u32::from(was_scheduled);
         self.scheduled += u32::from(member.placed.is_some());
-        if !member.is_pending && member.placed.is_none() {
-            self.members.remove(uid);
+        if member.is_pending || member.placed.is_some() {
+            member.topology.clone_from(&pod.spec.pod_set_topology);
+        } else {
+            self.members.remove(&pod.uid);
         }
+        let after = self.members.get(&pod.uid).and_then(|member| member.topology.clone());
+        if before != after {
+            self.count_topologies(before, after);
+        }
+    }
+
+    fn count_topologies(&mut self, before: Option<Topology>, after: Option<Topology>) {
+        for (topology, is_new) in [(before, false), (after, true)] {
+            let Some(topology) = topology else { continue };
+            match self.topologies.iter_mut().find(|own| own.0 == topology) {
+                Some(own) if is_new => own.1 += 1,
+                Some(own) => own.1 -= 1,
+                None => self.topologies.push((topology, 1)),
+            }
+        }
+        self.topologies.retain(|(_, count)| *count > 0);
     }
 }
 
@@ -98,7 +150,7 @@ impl PodGroups {
         }
         let Some(key) = pod.pod_group() else { return };
         let state = self.states.entry(key.clone()).or_default();
-        state.change(&pod.uid, change);
+        state.change(pod, change);
         if state.members.is_empty() {
             self.states.remove(&key);
         }
@@ -119,6 +171,20 @@ impl Cluster {
     /// Returns the PodGroup of this key.
     pub fn pod_group(&self, key: &PodGroupKey) -> Option<&Arc<PodGroup>> {
         self.pod_groups.objects.get(key)
+    }
+
+    /// Returns the levels of a topology that a group asks for, the widest first: those of its
+    /// PodGroup, or else those that its members ask for by annotations of Kueue.
+    ///
+    /// # Errors
+    /// The annotation of the PodGroup cannot be read, or the members disagree.
+    pub fn topology_of_group(&self, key: &PodGroupKey) -> Result<&[TopologyLevel], Arc<str>> {
+        let Some(group) = self.pod_group(key) else { return Ok(&[]) };
+        match (&group.topology, self.pod_group_state(key)) {
+            (Err(text), _) => Err(text.clone()),
+            (Ok(levels), Some(state)) if levels.is_empty() => state.topology(),
+            (Ok(levels), _) => Ok(levels),
+        }
     }
 
     /// Returns the PodGroups of both APIs by their keys.
@@ -211,6 +277,48 @@ mod tests {
         cluster.remove_pod(placed);
         assert_eq!(counts(&cluster), (0, 0));
         assert!(cluster.pod_groups.states.is_empty());
+    }
+
+    #[test]
+    fn topology_of_members_is_that_of_their_group_if_they_agree() {
+        let mut cluster = Cluster::default();
+        cluster.count_pod_groups();
+        cluster.set_node(&node("n").build());
+        let member = |name: &str, rack: Option<&str>| {
+            let with = |pod: &mut api::api::Pod| {
+                let key = "kueue.x-k8s.io/podset-required-topology".to_owned();
+                pod.metadata.annotations.extend(rack.map(|rack| (key, rack.to_owned())));
+            };
+            Arc::new(pod(name).scheduling_group("g").with(with).build())
+        };
+        let group = PodGroupKey::new("default", "g");
+        let topology = |cluster: &Cluster| {
+            let levels = cluster.topology_of_group(&group).map_err(|text| text.to_string())?;
+            Ok::<_, String>(levels.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let (a, b, c) = (member("a", Some("rack")), member("b", Some("rack")), member("c", None));
+        let placed = cluster.place_pod(a.clone(), "n");
+        cluster.set_pending_member(&b, true);
+        assert_eq!(topology(&cluster), Ok(vec![]), "there is no PodGroup");
+        let key = ObjectKey::namespaced(EventResource::PodGroup, "default".into(), "g".into());
+        let set = |cluster: &mut Cluster, spec| {
+            cluster.set_object(Object::decode(key.clone(), json!({"spec": spec})).unwrap());
+        };
+        set(&mut cluster, json!({}));
+        assert_eq!(topology(&cluster), Ok(vec!["rack required".to_owned()]));
+        cluster.set_pending_member(&c, true);
+        let text = "the pods of the group disagree about the topology: 2 ask for \"rack \
+                    required\", 1 for none";
+        assert_eq!(topology(&cluster), Err(text.to_owned()));
+        cluster.set_pending_member(&c, false);
+        cluster.set_pending_member(&member("b", Some("zone")), true);
+        let text = "the pods of the group disagree about the topology: 1 ask for \"rack \
+                    required\", 1 ask for \"zone required\"";
+        assert_eq!(topology(&cluster), Err(text.to_owned()), "b has changed");
+        cluster.remove_pod(placed);
+        assert_eq!(topology(&cluster), Ok(vec!["zone required".to_owned()]));
+        set(&mut cluster, json!({"schedulingConstraints": {"topology": [{"key": "own"}]}}));
+        assert_eq!(topology(&cluster), Ok(vec!["own required".to_owned()]));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! by several levels of a topology.
 //!
 //! `spec.schedulingConstraints` of the PodGroup names the label, for example that of racks; an
-//! [annotation](framework::TOPOLOGY_ANNOTATION) names more. Members that have a node pin the values
-//! of levels that are required.
+//! [annotation](framework::TOPOLOGY_ANNOTATION) names more. If it names none, annotations of Kueue
+//! on its pods do. Members that have a node pin the values of levels that are required.
 
 use std::sync::Arc;
 
@@ -66,10 +66,8 @@ impl PlacementGenerate for TopologyPlacement {
         group: &PodGroupKey,
         handle: &Handle<'_>,
     ) -> Result<GroupPlacements, Status> {
-        let Some(known) = handle.cluster.pod_group(group) else {
-            return Ok(GroupPlacements::Anywhere);
-        };
-        let levels = known.topology.as_deref().map_err(|text| Status::error(text.to_string()))?;
+        let levels = handle.cluster.topology_of_group(group);
+        let levels = levels.map_err(|text| Status::error(text.to_string()))?;
         let mut labels = Vec::new();
         for level in self.sorted(levels) {
             labels.extend(Level::of(level, group, handle)?);
@@ -208,13 +206,15 @@ impl TopologyPlacement {
         let (old, Some(new)) = event.objects.nodes()? else {
             return Err("expected an added or updated node".to_owned());
         };
-        let known = event.pod.pod_group().and_then(|group| event.handle.cluster.pod_group(&group));
+        let group = event.pod.pod_group();
+        let levels = group.map(|group| event.handle.cluster.topology_of_group(&group));
         let joins = |key: &Arc<str>| {
             let value = |node: &Node| node.labels.get(key).map(ToString::to_string);
             let joined = value(new).filter(|new| old.and_then(value).as_ref() != Some(new));
             joined.is_some()
         };
-        Ok(queue_if(known.is_some_and(|known| known.topology_keys().any(joins))))
+        let mut levels = levels.and_then(Result::ok).into_iter().flatten();
+        Ok(queue_if(levels.any(|level| joins(&level.key))))
     }
 
     /// Requeues the pods of a group when a member that may pin their domain is gone.
@@ -419,6 +419,37 @@ mod tests {
         assert_eq!(hint(&member, Some(racked("r1")), racked("r1")), Ok(QueueingHint::Skip));
         assert_eq!(hint(&member, None, bare()), Ok(QueueingHint::Skip));
         assert_eq!(hint(&alone, None, racked("r1")), Ok(QueueingHint::Skip));
+    }
+
+    #[test]
+    fn levels_of_pods_count_if_the_pod_group_has_none() {
+        let member = |name: &str, annotation: &str| {
+            let annotation = format!("kueue.x-k8s.io/podset-{annotation}-topology");
+            let with = |pod: &mut framework::api::Pod| {
+                pod.metadata.annotations.insert(annotation, "rack".to_owned());
+            };
+            pod(name).scheduling_group("g").with(with).build()
+        };
+        let mut cluster = zones();
+        cluster.set_object(pod_group(json!({})));
+        cluster.set_pending_member(&member("a", "required"), true);
+        assert_eq!(placements(&cluster), Ok(Some(vec!["rack".to_owned()])));
+        let event =
+            EventObjects::Node { old: None, new: Some(&node("n").label("rack", "r9").build()) };
+        let own = member("a", "required");
+        let hint = TopologyPlacement::default().after_node_change(EventForPod::new(
+            &own,
+            event,
+            &handle(&cluster),
+        ));
+        assert_eq!(hint, Ok(QueueingHint::Queue));
+        cluster.set_pending_member(&member("b", "preferred"), true);
+        let failed = placements(&cluster).unwrap_err();
+        let text = "the pods of the group disagree about the topology: 1 ask for \"rack \
+                    preferred\", 1 ask for \"rack required\"";
+        assert_eq!((failed.code(), &*failed.message()), (Code::Error, text));
+        cluster.set_object(pod_group(json!({"topology": [{"key": "zone"}]})));
+        assert_eq!(placements(&cluster), Ok(Some(vec!["zone".to_owned()])));
     }
 
     #[test]

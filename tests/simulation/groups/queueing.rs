@@ -169,23 +169,24 @@ fn does_not_fit(group: &QueuedGroup, engine: &Engine, oracle: &mut Oracle<'_>) -
     let state = engine.cluster().pod_group_state(&group.key);
     let scheduled = state.map_or(0, |state| state.scheduled_count());
     let needed = known.min_count().saturating_sub(scheduled).max(1) as usize;
-    let Some(fitting) = fitting(known, &pods, scheduled > 0, oracle) else { return Ok(()) };
+    let levels = engine.cluster().topology_of_group(&group.key).unwrap_or_default();
+    let key = levels.first().map(|level| &level.key);
+    let Some(fitting) = fitting(key, &pods, scheduled > 0, oracle) else { return Ok(()) };
     rule(fitting < needed, || {
         let (key, rejectors) = (&group.key, &group.history.unschedulable_plugins);
         format!("{key}, rejected by {rejectors:?}, needs {needed} places, and has {fitting}")
     })
 }
 
-/// Returns how many of the pods fit together; `None` if pods with a node pin the domain.
+/// Returns how many of the pods fit together, in one domain of `key` if there is one; `None` if pods
+/// with a node pin the domain.
 fn fitting(
-    known: &PodGroup,
+    key: Option<&Arc<str>>,
     pods: &[Arc<Pod>],
     has_placed: bool,
     oracle: &mut Oracle<'_>,
 ) -> Option<usize> {
-    let Some(key) = known.topology_keys().next() else {
-        return Some(oracle.room_for(pods, None));
-    };
+    let Some(key) = key else { return Some(oracle.room_for(pods, None)) };
     if has_placed {
         return None;
     }

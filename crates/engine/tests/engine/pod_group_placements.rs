@@ -31,8 +31,10 @@ impl PlacementGenerate for Racks {
         handle: &Handle<'_>,
     ) -> Result<GroupPlacements, Status> {
         let cluster = handle.cluster;
-        let known = cluster.pod_group(group).and_then(|known| known.topology_keys().next());
-        let Some(key) = known else { return Ok(GroupPlacements::Anywhere) };
+        let levels = cluster.topology_of_group(group).unwrap_or_default();
+        let Some(key) = levels.first().map(|level| &level.key) else {
+            return Ok(GroupPlacements::Anywhere);
+        };
         let Some(topology) = cluster.topology(key) else {
             return Err(no("no node has the label"));
         };

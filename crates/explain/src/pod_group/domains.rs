@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::{Cluster, NodeIx, Pod, PodGroup, PodGroupKey};
+use framework::{Cluster, NodeIx, Pod, PodGroupKey};
 
 use super::trial::{Domain, Trials, Tried};
 use crate::answer::{PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology};
@@ -27,15 +27,16 @@ pub(super) fn of(
         Trials::InDomains(domains) => &domains[..],
         Trials::Nowhere(_) => &[],
     };
-    let key = topology_of(cluster.pod_group(group)?)?;
+    let key = topology_of(cluster, group)?;
     let requested = requested_by(pending);
     let domains = domains.iter().map(|domain| row(cluster, group, domain, &requested)).collect();
     Some(PodGroupTopology { key, domains })
 }
 
-/// Returns the keys of the topology that a PodGroup asks for.
-pub(crate) fn topology_of(group: &PodGroup) -> Option<String> {
-    let keys: Vec<&str> = group.topology_keys().map(|key| &**key).collect();
+/// Returns the keys of the topology that a PodGroup or its pods ask for.
+pub(crate) fn topology_of(cluster: &Cluster, group: &PodGroupKey) -> Option<String> {
+    let levels = cluster.topology_of_group(group).ok()?;
+    let keys: Vec<&str> = levels.iter().map(|level| &*level.key).collect();
     (!keys.is_empty()).then(|| keys.join("/"))
 }
 

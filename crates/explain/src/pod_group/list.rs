@@ -85,11 +85,12 @@ fn row(lab: &mut Lab<'_>, key: &PodGroupKey, members: Members, runs: bool) -> Po
         pods: waiting.len() + nodes.len(),
         placed: nodes.len(),
         min_count: known.map_or(0, |known| known.min_count()),
-        topology: known.and_then(|known| topology_of(known)),
+        topology: topology_of(cluster, key),
         ..PodGroupRow::default()
     };
-    let keys = known.into_iter().flat_map(|known| known.topology_keys());
-    let topologies: Option<Vec<_>> = keys.map(|key| cluster.topology(key)).collect();
+    let levels = cluster.topology_of_group(key).unwrap_or_default();
+    let topologies = levels.iter().map(|level| cluster.topology(&level.key));
+    let topologies: Option<Vec<_>> = topologies.collect();
     let topologies = topologies.filter(|topologies| !topologies.is_empty());
     let domain = |node: &NodeIx| {
         let values = topologies.as_ref()?.iter();

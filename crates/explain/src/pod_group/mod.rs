@@ -50,7 +50,7 @@ fn ignored_topology(
     trials: &Trials,
     pending: &[Arc<Pod>],
 ) -> Option<String> {
-    let topology = domains::topology_of(lab.cluster().pod_group(key)?)?;
+    let topology = domains::topology_of(lab.cluster(), key)?;
     let is_ignored = matches!(trials, Trials::Anywhere(_)) && !pending.is_empty();
     is_ignored.then(|| {
         format!(

@@ -126,7 +126,7 @@ impl<'a> Like<'a> {
 /// Returns the number of domains beyond the first that the members with a node are in, of the
 /// narrowest level if the group wants few of them.
 fn domains_beyond_first(group: &PodGroupKey, cluster: &Cluster) -> u64 {
-    let levels = cluster.pod_group(group).and_then(|own| own.topology.as_ref().ok());
+    let levels = cluster.topology_of_group(group).ok();
     let wants_few = |wish| matches!(wish, LevelWish::Preferred | LevelWish::Blocks(_));
     let narrowest = levels.and_then(|own| own.last()).filter(|level| wants_few(level.wish));
     let topology = narrowest.and_then(|level| cluster.topology(&level.key));
