@@ -84,4 +84,4 @@ pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};
 pub use placements::Settled;
 pub use plugin_call::catch_panic;
-pub use pod_group::GroupSearch;
+pub use pod_group::{GroupSearch, LevelProspects};

@@ -61,6 +61,7 @@ impl PodGroupAnswer {
         restrict_help(namespace, &mut self.help, &mut self.notes);
         let own = format!("{namespace}/");
         let domains = self.topology.iter_mut().flat_map(|topology| &mut topology.domains);
+        let domains = domains.chain(self.levels.iter_mut().flat_map(|level| &mut level.domains));
         for share in domains.flat_map(|domain| &mut domain.held_by) {
             if !share.group.starts_with(&own) {
                 share.group = OTHER_GROUP.into();
@@ -657,6 +658,10 @@ pub struct PodGroupAnswer {
     /// `causes` and `members` are about its first domain then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<PodGroupTopology>,
+    /// The levels of a topology that the group asks for, the widest first, if it prefers one or is
+    /// divided among the domains of one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<PodGroupLevel>,
     /// Why the other pods do not fit, the most frequent first.
     pub causes: Vec<PendingCause>,
     /// Changes after which the group starts.
@@ -674,6 +679,20 @@ pub struct PodGroupAnswer {
 pub struct PodGroupTopology {
     /// The key of the node label.
     pub key: String,
+    /// The domains that the pods may be in, the one where most of them fit first.
+    pub domains: Vec<PodGroupDomain>,
+}
+
+/// A level of a topology, for a PodGroup.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupLevel {
+    /// The key of the node label.
+    pub key: String,
+    /// What the group asks for: `required`, `preferred`, `blocks of N` or `over N`.
+    pub wish: String,
+    /// What the domains take, and what they lack.
+    pub summary: String,
     /// The domains that the pods may be in, the one where most of them fit first.
     pub domains: Vec<PodGroupDomain>,
 }

@@ -37,8 +37,9 @@ pub use answer::{
     Attempt, Best, ClusterAnswer, Constraint, Decision, DecisionsAnswer, Detail, GroupAnswer,
     GroupPod, GroupRow, GroupsAnswer, NamesAnswer, NodeAnswer, NodeCheck, NodePod, NodeRow,
     NodesAnswer, Now, PendingCause, PluginScore, PodAnswer, PodFacts, PodGroupAnswer,
-    PodGroupDomain, PodGroupMember, PodGroupRow, PodGroupShare, PodGroupTopology, PodGroupsAnswer,
-    PodRow, PodsAnswer, Preemption, QueueTimes, Rejection, Stranded, Suggestion, Waiting, Without,
+    PodGroupDomain, PodGroupLevel, PodGroupMember, PodGroupRow, PodGroupShare, PodGroupTopology,
+    PodGroupsAnswer, PodRow, PodsAnswer, Preemption, QueueTimes, Rejection, Stranded, Suggestion,
+    Waiting, Without,
 };
 pub use cluster::explain_cluster;
 pub use copy::{ClusterCopy, CopiedNodes, GroupWaits};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PluginScore, PodAnswer,
-    PodFacts, PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology, QuotaResource,
+    PodFacts, PodGroupAnswer, PodGroupDomain, PodGroupLevel, PodGroupShare, QuotaResource,
     QuotasAnswer, Rejection, Suggestion,
 };
 use framework::Quantity;
@@ -405,7 +405,12 @@ pub(super) fn pod_group(answer: &PodGroupAnswer, layout: Layout) -> String {
         push(&mut out, &format!("Its condition: {condition}."));
     }
     if let Some(topology) = &answer.topology {
-        out += &domains(topology, answer, layout);
+        push(&mut out, &format!("All pods have to be in one domain of {}:", topology.key));
+        out += &domains(&topology.domains, answer, layout);
+    }
+    for PodGroupLevel { key, wish, summary, domains: own } in &answer.levels {
+        push(&mut out, &format!("{key} {wish}: {summary}."));
+        out += &domains(own, answer, layout);
     }
     out += &causes(&answer.causes, layout);
     out += &help(&answer.help, false, layout);
@@ -498,8 +503,8 @@ fn bar(percent: i64) -> String {
     format!("{}{} {percent}%", part(filled, "#"), part(BAR - filled, "."))
 }
 
-/// The domains of the topology of a PodGroup, the closest first.
-fn domains(topology: &PodGroupTopology, answer: &PodGroupAnswer, layout: Layout) -> String {
+/// The domains of a topology or of a level of a PodGroup, the closest first.
+fn domains(domains: &[PodGroupDomain], answer: &PodGroupAnswer, layout: Layout) -> String {
     let mut table = Table::new([
         Column::words("DOMAIN"),
         Column::numbers("NODES"),
@@ -509,8 +514,8 @@ fn domains(topology: &PodGroupTopology, answer: &PodGroupAnswer, layout: Layout)
         Column::words("MISSING"),
     ]);
     let needed = usize::try_from(answer.min_count).unwrap_or(usize::MAX);
-    let (shown, more) = dry_run::table::cut(topology.domains.len(), layout.whole);
-    for (place, own) in topology.domains[..shown].iter().enumerate() {
+    let (shown, more) = dry_run::table::cut(domains.len(), layout.whole);
+    for (place, own) in domains[..shown].iter().enumerate() {
         let tone = match answer.placed + own.fit >= needed {
             true if own.is_bound => Tone::Plain,
             true => Tone::Good,
@@ -526,8 +531,7 @@ fn domains(topology: &PodGroupTopology, answer: &PodGroupAnswer, layout: Layout)
             Cell::from(own.missing.clone().unwrap_or_default()),
         ]);
     }
-    let title = format!("All pods have to be in one domain of {}:\n", topology.key);
-    title + &table.render(Colour::of_stdout()) + &more + "\n"
+    table.render(Colour::of_stdout()) + &more + "\n"
 }
 
 /// Says how many pods of the group fit in a domain, beside those that have a node there.

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use framework::{Cluster, NodeBits, Pod, PodGroupKey, Prospect, Status, Time, Uid};
+use framework::{Cluster, NodeBits, Pod, PodGroupKey, Prospect, QueuedPod, Status, Time, Uid};
 
 use super::Engine;
 use crate::context::Context;
 use crate::cycle::Question;
 use crate::decide::{Decider, Found, Trial, gate};
-use crate::pod_group;
+use crate::pod_group::{
+    self, BoundedGroup, LevelProspects, MemberDecision, Orders, PodGroupQuestion,
+};
 use crate::ports::Ports;
 use crate::profile::Profile;
 use crate::world::World;
@@ -158,6 +160,60 @@ impl Supposition<'_, '_, '_> {
             }
         });
         placed.map_or_else(Trial::Failed, |()| trial)
+    }
+
+    /// Returns the levels of a group that prefers some of them, or is divided among the domains of
+    /// the narrowest; none of other groups.
+    ///
+    /// # Errors
+    /// A plugin rejects the group in every placement, or it fails.
+    pub fn levels(
+        &mut self,
+        group: &PodGroupKey,
+        members: &[Arc<Pod>],
+    ) -> Result<Vec<LevelProspects>, Status> {
+        let Some(profile) = members.first().and_then(|pod| self.profile_of(pod)) else {
+            return Ok(Vec::new());
+        };
+        let Self { world, decider, cx } = self;
+        let bounded = BoundedGroup { group, profile: &profile, members };
+        pod_group::bounded_levels(bounded, decider, world, cx)
+    }
+
+    /// Decides about members of a group in the order in which they are given, as an attempt does.
+    /// Returns the node of each, or why it gets none.
+    pub fn try_members(
+        &mut self,
+        group: &PodGroupKey,
+        members: &[Arc<Pod>],
+    ) -> Vec<Result<Arc<str>, String>> {
+        let Some(profile) = &members.first().and_then(|pod| self.profile_of(pod)) else {
+            let text = "no profile is responsible for the pod";
+            return members.iter().map(|_| Err(text.to_owned())).collect();
+        };
+        let Self { world, decider, cx } = self;
+        let now = cx.now;
+        let queued: Vec<_> = members.iter().map(|pod| QueuedPod::new(pod.clone(), now)).collect();
+        let orders = Orders::OfQueue;
+        let question = PodGroupQuestion { group, profile, members: &queued, orders };
+        let course = decider.course();
+        let found = world.tentatively(cx, |world, cx| {
+            Ending::Undo(pod_group::find(question, decider, world, cx))
+        });
+        decider.resume(course);
+        let reason = |member: &MemberDecision| match member {
+            MemberDecision::Unfit(fit) => Some(fit.message()),
+            MemberDecision::Failed(status) => Some(status.message()),
+            MemberDecision::Fits(_) | MemberDecision::NotTried => None,
+        };
+        let first = found.members.iter().find_map(reason);
+        let first = first.unwrap_or_else(|| found.status.message());
+        let node_or_reason = |place: usize| match found.members.get(place) {
+            Some(MemberDecision::Fits(choice)) => Ok(choice.node.clone()),
+            Some(other) => Err(reason(other).unwrap_or_else(|| first.clone())),
+            None => Err(first.clone()),
+        };
+        (0..members.len()).map(node_or_reason).collect()
     }
 
     fn profile_of(&self, pod: &Pod) -> Option<Arc<Profile>> {

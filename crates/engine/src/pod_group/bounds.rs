@@ -23,10 +23,10 @@ const MAX_KEPT: usize = 16;
 
 /// A group whose placements are bounded.
 #[derive(Clone, Copy)]
-pub(super) struct BoundedGroup<'a> {
-    pub(super) group: &'a PodGroupKey,
-    pub(super) profile: &'a Profile,
-    pub(super) members: &'a [Arc<Pod>],
+pub(crate) struct BoundedGroup<'a> {
+    pub(crate) group: &'a PodGroupKey,
+    pub(crate) profile: &'a Profile,
+    pub(crate) members: &'a [Arc<Pod>],
 }
 
 /// The placements of a group, and what is known of each.

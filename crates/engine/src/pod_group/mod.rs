@@ -27,13 +27,14 @@ mod search_budget;
 mod statuses;
 mod validation;
 
-pub(crate) use self::bounds::KnownPlacements;
+pub(crate) use self::bounds::{BoundedGroup, KnownPlacements};
 pub(crate) use self::condition::{condition, scheduled};
 pub(crate) use self::decision::{
     MemberDecision, Orders, PodGroupDecision, PodGroupQuestion, decide, find,
 };
 pub(crate) use self::missing::{missing_nodes, over_quota};
-pub(crate) use self::placement::bounded_placements;
+pub use self::placement::LevelProspects;
+pub(crate) use self::placement::{bounded_levels, bounded_placements};
 pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;
 pub use self::search_budget::GroupSearch;

@@ -59,6 +59,43 @@ pub(crate) fn bounded_placements(
     Ok(Some(bounded.list.into_iter().map(|own| own.prospect).collect()))
 }
 
+/// A level of a topology, and its domains within those of the wider levels.
+#[derive(Debug, Clone)]
+pub struct LevelProspects {
+    /// The key of the node label.
+    pub key: Arc<str>,
+    /// The domains, each with a bound of how many of the members fit there.
+    pub prospects: Vec<Prospect>,
+}
+
+/// Returns the levels of a group that prefers some of them, or is divided among the domains of the
+/// narrowest; none of other groups.
+///
+/// # Errors
+/// The plugin of the profile proposes no placement, or a plugin fails.
+pub(crate) fn bounded_levels(
+    bounded: BoundedGroup<'_>,
+    decider: &mut Decider,
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Result<Vec<LevelProspects>, Status> {
+    let GroupPlacements::Levels(rules) = placements(bounded.group, bounded.profile, world, cx)?
+    else {
+        return Ok(Vec::new());
+    };
+    let Some(LevelPlacement { within, division }) = rules.into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    let divided = division.map(|own| DomainLabel { key: own.key, value: None });
+    let labels: Vec<DomainLabel> = within.into_iter().chain(divided).collect();
+    let levels = (1..=labels.len()).map(|count| {
+        let known = decider.known_placements().bounded(&labels[..count], bounded, world, cx)?;
+        let prospects = known.list.into_iter().map(|own| own.prospect).collect();
+        Ok(LevelProspects { key: labels[count - 1].key.clone(), prospects })
+    });
+    levels.collect()
+}
+
 /// The search for the placement of a group.
 pub(super) struct Search<'q, 'd> {
     question: PodGroupQuestion<'q>,

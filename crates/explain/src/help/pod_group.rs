@@ -12,7 +12,7 @@ use super::size;
 use super::taints::uncordoned;
 use crate::answer::{PodGroupAnswer, Suggestion};
 use crate::lab::Lab;
-use crate::pod_group::{Trials, fitting, try_together};
+use crate::pod_group::{Trials, fitting, try_by_levels, try_together};
 
 /// Number of kinds of nodes that are tried.
 const KINDS: usize = 6;
@@ -35,13 +35,15 @@ enum Place<'a> {
     Anywhere,
     /// In the domain of this name.
     Domain(&'a str),
+    /// By the levels that the group asks for.
+    ByLevels,
 }
 
 impl Place<'_> {
     /// Returns the place for the end of a sentence.
     fn text(self) -> String {
         match self {
-            Self::Anywhere => String::new(),
+            Self::Anywhere | Self::ByLevels => String::new(),
             Self::Domain(name) => format!(" in {name}"),
         }
     }
@@ -72,16 +74,24 @@ impl WaitingGroup<'_> {
             Trials::InDomains(domains) => {
                 domains.iter().map(|own| Place::Domain(&own.name)).collect()
             }
+            Trials::ByLevels { .. } => vec![Place::ByLevels],
             Trials::Nowhere(_) => Vec::new(),
         }
     }
 
-    /// Returns the nodes of a place.
+    /// Returns the nodes of a place; of levels those of the closest domain of the narrowest first.
     fn nodes_of(&self, place: Place<'_>, lab: &Lab<'_>) -> Vec<NodeIx> {
         match (place, self.trials) {
             (Place::Domain(name), Trials::InDomains(domains)) => {
                 let own = domains.iter().find(|own| *own.name == *name);
                 own.map(|own| own.nodes.clone()).unwrap_or_default()
+            }
+            (Place::ByLevels, Trials::ByLevels { levels, .. }) => {
+                let closest = levels.last().and_then(|level| level.domains.first());
+                let first = closest.map(|own| own.nodes.clone()).unwrap_or_default();
+                let known: NodeBits = first.iter().copied().collect();
+                let others = lab.cluster().nodes().iter().filter(|node| !known.contains(*node));
+                first.into_iter().chain(others).collect()
             }
             _ => lab.cluster().nodes().iter().collect(),
         }
@@ -98,6 +108,9 @@ impl WaitingGroup<'_> {
                 changes.ended.iter().for_each(|uid| _ = supposed.remove(uid));
                 let within = match place {
                     Place::Anywhere => None,
+                    Place::ByLevels => {
+                        return fitting(&try_by_levels(supposed, self.key, self.pending));
+                    }
                     Place::Domain(name) => {
                         let domains = supposed.prospects(self.key, self.pending);
                         let domains = domains.ok().flatten().unwrap_or_default();
@@ -260,16 +273,20 @@ impl WaitingGroup<'_> {
         None
     }
 
-    /// No constraint to one domain.
+    /// No constraint to one domain, and no levels.
     fn without_topology(&self, lab: &mut Lab<'_>) -> Option<Suggestion> {
-        let topology = self.answer.topology.as_ref()?;
+        let text = match (&self.answer.topology, &self.answer.levels[..]) {
+            (Some(topology), _) => {
+                let key = &topology.key;
+                format!("create the PodGroup again without its constraint to one domain of {key}")
+            }
+            (None, []) => return None,
+            (None, _) => "ask for no levels of a topology".to_owned(),
+        };
         let changes = Changes { of_nodes: &[], ended: &[] };
         let fit = self.fitting_after(lab, &changes, Place::Anywhere);
         (fit >= self.missing()).then(|| Suggestion {
-            text: format!(
-                "create the PodGroup again without its constraint to one domain of {}",
-                topology.key
-            ),
+            text,
             effect: format!("{}, in several domains", self.effect(fit, Place::Anywhere)),
             evicts: Vec::new(),
             kind: "topology".to_owned(),
@@ -324,10 +341,11 @@ impl WaitingGroup<'_> {
     /// those of the other nodes.
     fn kinds(&self, lab: &Lab<'_>, place: Place<'_>) -> Vec<Node> {
         let cluster = lab.cluster();
-        let own: NodeBits = self.nodes_of(place, lab).into_iter().collect();
+        let nodes = self.nodes_of(place, lab);
+        let own: NodeBits = nodes.iter().copied().collect();
         let mut kinds: BTreeMap<_, (bool, usize, NodeIx)> = BTreeMap::new();
-        let nodes = own.iter().chain(cluster.nodes().iter().filter(|node| !own.contains(*node)));
-        for node in nodes {
+        let others = cluster.nodes().iter().filter(|node| !own.contains(*node));
+        for node in nodes.into_iter().chain(others) {
             let object = cluster.to_node(node);
             let all = &object.allocatable;
             let kind = (all.milli_cpu, all.memory, all.scalars.clone(), object.taints.clone());

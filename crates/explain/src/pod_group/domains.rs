@@ -4,10 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::{Cluster, NodeIx, Pod, PodGroupKey};
+use framework::{Cluster, LevelWish, NodeIx, Pod, PodGroupKey};
 
-use super::trial::{Domain, Trials, Tried};
-use crate::answer::{PodGroupAnswer, PodGroupDomain, PodGroupShare, PodGroupTopology};
+use super::pods;
+use super::trial::{Domain, Level, Trials, Tried};
+use crate::answer::{
+    PodGroupAnswer, PodGroupDomain, PodGroupLevel, PodGroupShare, PodGroupTopology,
+};
 use crate::nodes::amounts;
 use crate::quantity;
 
@@ -23,7 +26,7 @@ pub(super) fn of(
     pending: &[Arc<Pod>],
 ) -> Option<PodGroupTopology> {
     let domains = match trials {
-        Trials::Anywhere(_) => return None,
+        Trials::Anywhere(_) | Trials::ByLevels { .. } => return None,
         Trials::InDomains(domains) => &domains[..],
         Trials::Nowhere(_) => &[],
     };
@@ -31,6 +34,128 @@ pub(super) fn of(
     let requested = requested_by(pending);
     let domains = domains.iter().map(|domain| row(cluster, group, domain, &requested)).collect();
     Some(PodGroupTopology { key, domains })
+}
+
+/// Returns the levels of a PodGroup with what was found out about their domains; none if its pods
+/// are in one domain or may be anywhere.
+pub(super) fn levels(
+    cluster: &Cluster,
+    group: &PodGroupKey,
+    trials: &Trials,
+    sought: Sought<'_>,
+) -> Vec<PodGroupLevel> {
+    let Trials::ByLevels { levels, .. } = trials else { return Vec::new() };
+    let requested = requested_by(sought.pending);
+    let wishes = cluster.topology_of_group(group).unwrap_or_default();
+    let wish_of = |own: &Level| wishes.iter().find(|wish| wish.key == own.key);
+    let is_required =
+        |own: &Level| wish_of(own).is_some_and(|wish| wish.wish == LevelWish::Required);
+    let level = |(place, own): (usize, &Level)| {
+        let wish = wish_of(own)?;
+        let domains = own.domains.iter().map(|domain| row(cluster, group, domain, &requested));
+        let domains: Vec<PodGroupDomain> = domains.collect();
+        let text = wish.to_string();
+        let text = text.strip_prefix(&*own.key).unwrap_or_default().trim();
+        let wider: Vec<bool> = levels[..place].iter().map(is_required).collect();
+        let summary = match wish.wish {
+            LevelWish::Required | LevelWish::Preferred => in_one(&domains, sought),
+            LevelWish::Blocks(size) => best_of(by_wider(&domains, &wider), |wider, domains| {
+                in_blocks(size, wider, domains, sought)
+            }),
+            LevelWish::Over(wanted) => {
+                best_of(by_wider(&domains, &wider), |wider, own| over(wanted, wider, own))
+            }
+        };
+        let (key, wish) = (own.key.to_string(), text.to_owned());
+        Some(PodGroupLevel { key, wish, summary, domains })
+    };
+    levels.iter().enumerate().filter_map(level).collect()
+}
+
+const NO_DOMAIN: &str = "there is no domain";
+
+/// The pods of a group for which room is sought.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) pending: &'a [Arc<Pod>],
+    /// Number of them that have to fit.
+    pub(super) needed: usize,
+}
+
+/// What the domains of a level take within a domain of the wider levels.
+struct Taken {
+    fit: usize,
+    text: String,
+}
+
+/// Returns the domains by the values of those wider levels that are required. Names of domains are
+/// the values of all levels, and no value has a slash.
+fn by_wider<'d>(
+    domains: &'d [PodGroupDomain],
+    is_required: &[bool],
+) -> BTreeMap<String, Vec<&'d PodGroupDomain>> {
+    let mut within: BTreeMap<String, Vec<&PodGroupDomain>> = BTreeMap::new();
+    for domain in domains {
+        let values = domain.name.split('/').zip(is_required);
+        let wider: Vec<&str> = values.filter(|(_, own)| **own).map(|(value, _)| value).collect();
+        within.entry(wider.join("/")).or_default().push(domain);
+    }
+    within
+}
+
+/// Returns what is said of the wider domain in which most fits.
+fn best_of(
+    within: BTreeMap<String, Vec<&PodGroupDomain>>,
+    taken: impl Fn(&str, &[&PodGroupDomain]) -> Taken,
+) -> String {
+    let all = within.iter().map(|(wider, domains)| taken(wider, domains));
+    let best = all.min_by_key(|own| Reverse(own.fit));
+    best.map_or_else(|| NO_DOMAIN.to_owned(), |own| own.text)
+}
+
+/// Says which domain comes closest to all pods, and what it lacks.
+fn in_one(domains: &[PodGroupDomain], sought: Sought<'_>) -> String {
+    let (needed, all) = (sought.needed, sought.pending.len());
+    let Some(PodGroupDomain { name, fit, .. }) = domains.first() else {
+        return NO_DOMAIN.to_owned();
+    };
+    match needed.saturating_sub(*fit) {
+        0 => format!("{fit} of {all} pods fit in {name}"),
+        lack => format!(
+            "{fit} of {needed} pods fit in {name}, the closest of {} domains: room for {lack} is \
+             missing",
+            domains.len()
+        ),
+    }
+}
+
+/// Says how many blocks fit, and which domain lacks the least for one more.
+fn in_blocks(size: u32, wider: &str, domains: &[&PodGroupDomain], sought: Sought<'_>) -> Taken {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let wanted = sought.needed.div_ceil(size);
+    let rest = sought.needed % size;
+    let whole: usize = domains.iter().map(|own| own.fit / size).sum();
+    let has_rest = rest > 0 && domains.iter().any(|own| own.fit % size >= rest);
+    let fit = (whole + usize::from(has_rest)).min(wanted);
+    let mut text = format!("{fit} of {wanted} blocks of {size} fit{}", within(wider));
+    let closest = domains.iter().max_by_key(|own| own.fit % size);
+    if let Some(closest) = closest.filter(|_| fit < wanted) {
+        let lack = pods(size - closest.fit % size);
+        text = format!("{text}; {} lacks room for {lack} for one more", closest.name);
+    }
+    Taken { fit, text }
+}
+
+/// Says how many domains take a pod.
+fn over(wanted: u32, wider: &str, domains: &[&PodGroupDomain]) -> Taken {
+    let fit = domains.iter().filter(|own| own.fit + own.placed > 0).count();
+    let (all, within) = (domains.len(), within(wider));
+    let text = format!("{fit} of {all} domains{within} take a pod, and {wanted} are asked for");
+    Taken { fit, text }
+}
+
+fn within(wider: &str) -> String {
+    if wider.is_empty() { String::new() } else { format!(" in {wider}") }
 }
 
 /// Returns the keys of the topology that a PodGroup or its pods ask for.
@@ -104,6 +229,9 @@ fn free(
 
 /// Says in which domain the most pods fit, for a sentence about a group that does not fit.
 pub(super) fn closest_place(answer: &PodGroupAnswer) -> String {
+    if !answer.levels.is_empty() {
+        return " by the levels of its topology".to_owned();
+    }
     let Some(topology) = &answer.topology else { return String::new() };
     let PodGroupTopology { key, domains } = topology;
     match &domains[..] {

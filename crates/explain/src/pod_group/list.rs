@@ -115,7 +115,9 @@ fn row(lab: &mut Lab<'_>, key: &PodGroupKey, members: Members, runs: bool) -> Po
         (row.fit, row.shortfall) = (Some(answer.fit), Some(answer.shortfall));
     }
     if row.domains.is_empty() {
-        let first = answer.topology.and_then(|topology| topology.domains.into_iter().next());
+        let of_level = answer.levels.into_iter().next_back().map(|level| level.domains);
+        let domains = answer.topology.map(|topology| topology.domains).or(of_level);
+        let first = domains.and_then(|domains| domains.into_iter().next());
         row.domains = first.map(|first| first.name).into_iter().collect();
     }
     row

@@ -16,8 +16,9 @@ use crate::help::{self, WaitingGroup};
 use crate::lab::Lab;
 use crate::now::{Findings, NOW};
 
+use self::domains::Sought;
 pub use self::list::list_pod_groups;
-pub(crate) use self::trial::{Trials, Tried, fitting, try_together};
+pub(crate) use self::trial::{Trials, Tried, fitting, try_by_levels, try_together};
 
 /// Number of pods that a cause names.
 const NAMES: usize = 10;
@@ -33,7 +34,9 @@ pub fn explain_pod_group(lab: &mut Lab<'_>, namespace: &str, name: &str) -> Opti
         keys.iter().find_map(|key| Some((key, assess_by_key(lab, key)?)))?;
     answer.causes = match &trials {
         Trials::Anywhere(tried) => causes_with_help(lab, tried),
-        Trials::InDomains(_) | Trials::Nowhere(_) => causes(trials.best()),
+        Trials::InDomains(_) | Trials::ByLevels { .. } | Trials::Nowhere(_) => {
+            causes(trials.best())
+        }
     };
     answer.notes.extend(ignored_topology(lab, key, &trials, &pending));
     if answer.state == UNSCHEDULABLE {
@@ -118,6 +121,8 @@ fn assess(lab: &mut Lab<'_>, key: &PodGroupKey, pending: Vec<Arc<Pod>>) -> Optio
     let needed = usize::try_from(min_count).unwrap_or(usize::MAX);
     answer.shortfall = needed.saturating_sub(answer.placed + answer.fit);
     answer.topology = domains::of(lab.cluster(), key, &trials, &pending);
+    let sought = Sought { pending: &pending, needed: needed.saturating_sub(answer.placed) };
+    answer.levels = domains::levels(lab.cluster(), key, &trials, sought);
     (answer.state, answer.summary) = match waits_for(lab, &answer, &pending, &nominated) {
         Some((state, summary)) => (state.to_owned(), summary),
         None => state_of(&answer, needed, &trials),

@@ -29,12 +29,21 @@ pub(crate) struct Domain {
     pub(crate) tried: Option<Vec<Tried>>,
 }
 
+/// A level of the topology that a group asks for.
+pub(crate) struct Level {
+    pub(crate) key: Arc<str>,
+    /// Its domains, the one where most members fit first.
+    pub(crate) domains: Vec<Domain>,
+}
+
 /// The trials of the pending members of a group.
 pub(crate) enum Trials {
     /// On all nodes.
     Anywhere(Vec<Tried>),
     /// In each domain of the topology of the group, the one where most members fit first.
     InDomains(Vec<Domain>),
+    /// By the levels that the group asks for, of which one is preferred or divides the members.
+    ByLevels { tried: Vec<Tried>, levels: Vec<Level> },
     /// There is no domain, for this reason.
     Nowhere(String),
 }
@@ -44,25 +53,25 @@ impl Trials {
     /// in each domain.
     pub(crate) fn of(lab: &mut Lab<'_>, group: &PodGroupKey, members: &[Arc<Pod>]) -> Self {
         let is_over = lab.is_over();
-        lab.suppose(|supposed| match supposed.prospects(group, members) {
-            Err(status) => Self::Nowhere(status.message()),
-            Ok(None) => Self::Anywhere(try_together(supposed, members, None)),
-            Ok(Some(mut prospects)) => {
-                prospects.sort_by_key(|own| (Reverse(own.most), own.placement.name.clone()));
-                let domains = prospects.into_iter().enumerate().map(|(place, prospect)| {
-                    let Prospect { placement, most } = prospect;
-                    let tried = (place < TRIED && !is_over()).then(|| {
-                        let nodes: NodeBits = placement.nodes.iter().copied().collect();
-                        supposed.suppose(|supposed| try_together(supposed, members, Some(&nodes)))
+        lab.suppose(|supposed| {
+            match supposed.levels(group, members) {
+                Err(status) => return Self::Nowhere(status.message()),
+                Ok(levels) if levels.is_empty() => {}
+                Ok(levels) => {
+                    let tried = try_by_levels(supposed, group, members);
+                    let levels = levels.into_iter().map(|own| {
+                        let domains = try_in_domains(supposed, members, own.prospects, is_over);
+                        Level { key: own.key, domains }
                     });
-                    let most = usize::try_from(most).unwrap_or(usize::MAX);
-                    let fit = tried.as_deref().map_or(most, fitting);
-                    let (name, nodes) = (placement.name.clone(), placement.nodes.clone());
-                    Domain { name, nodes, fit, tried }
-                });
-                let mut domains: Vec<Domain> = domains.collect();
-                domains.sort_by_key(|own| (own.tried.is_none(), Reverse(own.fit)));
-                Self::InDomains(domains)
+                    return Self::ByLevels { tried, levels: levels.collect() };
+                }
+            }
+            match supposed.prospects(group, members) {
+                Err(status) => Self::Nowhere(status.message()),
+                Ok(None) => Self::Anywhere(try_together(supposed, members, None)),
+                Ok(Some(prospects)) => {
+                    Self::InDomains(try_in_domains(supposed, members, prospects, is_over))
+                }
             }
         })
     }
@@ -70,7 +79,7 @@ impl Trials {
     /// Returns the trials in the best place: on all nodes, or in the first domain.
     pub(crate) fn best(&self) -> &[Tried] {
         match self {
-            Self::Anywhere(tried) => tried,
+            Self::Anywhere(tried) | Self::ByLevels { tried, .. } => tried,
             Self::InDomains(domains) => match domains.first() {
                 Some(first) => first.tried.as_deref().unwrap_or_default(),
                 None => &[],
@@ -78,6 +87,40 @@ impl Trials {
             Self::Nowhere(_) => &[],
         }
     }
+}
+
+/// Tries the members in each domain. Returns the domains, the one where most members fit first.
+fn try_in_domains(
+    supposed: &mut Supposition<'_, '_, '_>,
+    members: &[Arc<Pod>],
+    mut prospects: Vec<Prospect>,
+    is_over: &dyn Fn() -> bool,
+) -> Vec<Domain> {
+    prospects.sort_by_key(|own| (Reverse(own.most), own.placement.name.clone()));
+    let domains = prospects.into_iter().enumerate().map(|(place, prospect)| {
+        let Prospect { placement, most } = prospect;
+        let tried = (place < TRIED && !is_over()).then(|| {
+            let nodes: NodeBits = placement.nodes.iter().copied().collect();
+            supposed.suppose(|supposed| try_together(supposed, members, Some(&nodes)))
+        });
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let fit = tried.as_deref().map_or(most, fitting);
+        let (name, nodes) = (placement.name.clone(), placement.nodes.clone());
+        Domain { name, nodes, fit, tried }
+    });
+    let mut domains: Vec<Domain> = domains.collect();
+    domains.sort_by_key(|own| (own.tried.is_none(), Reverse(own.fit)));
+    domains
+}
+
+/// Tries the members by the levels that their group asks for.
+pub(crate) fn try_by_levels(
+    supposed: &mut Supposition<'_, '_, '_>,
+    group: &PodGroupKey,
+    members: &[Arc<Pod>],
+) -> Vec<Tried> {
+    let outcomes = supposed.try_members(group, members).into_iter();
+    members.iter().zip(outcomes).map(|(pod, outcome)| Tried { pod: pod.clone(), outcome }).collect()
 }
 
 /// Returns the number of members that fit together.

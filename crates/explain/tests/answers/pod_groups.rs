@@ -76,6 +76,17 @@ impl Cluster {
         self.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, group))));
     }
 
+    fn group_with_levels(&mut self, min_count: usize, levels: &str) {
+        let group = json!({
+            "metadata": {
+                "namespace": "default", "name": "train", "uid": "train",
+                "annotations": {"loadmaster.io/topology": levels},
+            },
+            "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        });
+        self.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, group))));
+    }
+
     fn pending(&mut self, group: &str, pods: usize) {
         for number in 0..pods {
             let own = pod(&format!("{group}-{number}")).cpu("1").scheduling_group(group);
@@ -225,6 +236,139 @@ fn group_that_fits_names_the_domains_that_take_it() {
     assert_eq!(answer.state, "fits");
     let start = "6 pods fit together in a and one other domain of rack, 4 are needed";
     assert!(answer.summary.starts_with(start), "{}", answer.summary);
+}
+
+/// Two zones of two racks, with 2, 3, 1 and 4 free CPUs, and a group with these levels.
+fn two_zones(levels: &str, pods: usize) -> Cluster {
+    let mut cluster = Cluster::new();
+    for (zone, rack, used) in [("x", "a", 2), ("x", "b", 1), ("y", "c", 3), ("y", "d", 0)] {
+        let own = node(rack).label("zone", zone).label("rack", rack).allocatable("cpu", "4");
+        cluster.apply(Change::Node(own.allocatable("pods", "10").build()));
+        for number in 0..used {
+            let own = pod(&format!("other-{rack}-{number}")).cpu("1").scheduling_group("other");
+            cluster.apply(Change::Pod(Box::new(own.on(rack).build())));
+        }
+    }
+    cluster.group("other", 1, json!([]));
+    cluster.group_with_levels(pods, levels);
+    cluster.pending("train", pods);
+    cluster
+}
+
+#[test]
+fn each_level_names_its_domains_and_what_the_closest_lacks() {
+    let rows: [(&str, usize, &str, &[[&str; 3]]); 7] = [
+        (
+            "zone required, rack preferred",
+            5,
+            "fits",
+            &[
+                ["zone", "required", "5 of 5 pods fit in x"],
+                [
+                    "rack",
+                    "preferred",
+                    "4 of 5 pods fit in y/d, the closest of 4 domains: room for 1 is missing",
+                ],
+            ],
+        ),
+        (
+            "zone required, rack preferred",
+            6,
+            "unschedulable",
+            &[
+                [
+                    "zone",
+                    "required",
+                    "5 of 6 pods fit in x, the closest of 2 domains: room for 1 is missing",
+                ],
+                [
+                    "rack",
+                    "preferred",
+                    "4 of 6 pods fit in y/d, the closest of 4 domains: room for 2 is missing",
+                ],
+            ],
+        ),
+        ("rack blocks of 2", 8, "fits", &[["rack", "blocks of 2", "4 of 4 blocks of 2 fit"]]),
+        (
+            "rack blocks of 3",
+            9,
+            "unschedulable",
+            &[[
+                "rack",
+                "blocks of 3",
+                "2 of 3 blocks of 3 fit; a lacks room for 1 pod for one more",
+            ]],
+        ),
+        (
+            "zone required, rack blocks of 3",
+            6,
+            "unschedulable",
+            &[
+                [
+                    "zone",
+                    "required",
+                    "5 of 6 pods fit in x, the closest of 2 domains: room for 1 is missing",
+                ],
+                [
+                    "rack",
+                    "blocks of 3",
+                    "1 of 2 blocks of 3 fit in x; x/a lacks room for 1 pod for one more",
+                ],
+            ],
+        ),
+        (
+            "rack over 4",
+            4,
+            "fits",
+            &[["rack", "over 4", "4 of 4 domains take a pod, and 4 are asked for"]],
+        ),
+        (
+            "zone over 3",
+            4,
+            "unschedulable",
+            &[["zone", "over 3", "2 of 2 domains take a pod, and 3 are asked for"]],
+        ),
+    ];
+    for (levels, pods, state, expected) in rows {
+        let answer = two_zones(levels, pods).explain("train");
+        let found = answer.levels.iter().map(|own| [&*own.key, &*own.wish, &*own.summary]);
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{levels}");
+        assert_eq!(answer.state, state, "{levels}: {}", answer.summary);
+        assert!(answer.topology.is_none(), "no single domain is meant");
+    }
+}
+
+#[test]
+fn each_suggestion_lets_a_group_with_levels_start() {
+    let levels = "zone required, rack blocks of 3";
+    let world = || {
+        let mut cluster = two_zones(levels, 6);
+        cluster.cordon("d");
+        cluster
+    };
+    let answer = world().explain("train");
+    let expected = "6 pods are needed, and 3 fit together by the levels of its topology: room for \
+                    3 is missing";
+    assert_eq!(answer.summary, expected);
+    let texts: Vec<&str> = answer.help.iter().map(|own| &*own.text).collect();
+    let expected = [
+        "lower minCount from 6 to 3, if the job can work with 3 pods",
+        "the end of PodGroup default/other, which has 6 pods",
+        "ask for no levels of a topology",
+        "another node like b (4 cpu, 32Gi memory)",
+    ];
+    assert_eq!(texts, expected);
+    for suggestion in &answer.help {
+        let mut cluster = world();
+        match &*suggestion.kind {
+            "minCount" => cluster.group_with_levels(3, levels),
+            "topology" => cluster.group("train", 6, json!([])),
+            _ => suggestion.changes.iter().for_each(|own| cluster.apply(own.clone())),
+        }
+        cluster.step(Input::Schedule);
+        let expected = if suggestion.kind == "minCount" { 3 } else { 6 };
+        assert_eq!(cluster.placed(), expected, "{}", suggestion.text);
+    }
 }
 
 /// A node with room for one more pod, and a gang of two that is nominated to it.

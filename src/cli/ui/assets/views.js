@@ -293,12 +293,13 @@ function strip(domains, needed) {
 /** Formats free and allocatable amounts by resource. */
 const freeOf = (resources) => Object.entries(resources).map(([key, [free, all]]) => `${key} ${quantity(key, free)} of ${quantity(key, all)}`).join(', ');
 
-function domainsOf({ key, domains }, needed) {
+function domainsOf({ key, wish, summary, domains }, needed) {
   const other = ({ group: own, pods }) => {
     const [namespace, name] = own.split('/');
     return name ? [el('a', { href: address(['podgroup', namespace, name]) }, own), ` ${pods}`] : `${own} ${pods}`;
   };
-  return section(`Domains of ${key}`,
+  return section(`Domains of ${key}${wish ? ` (${wish})` : ''}`,
+    summary && el('p', {}, `${summary}.`),
     domains.length === 0 ? el('p', { class: 'bad' }, 'No node has this label.') : [
       strip(domains.slice(0, 60), needed),
       table([
@@ -326,6 +327,7 @@ export async function podGroup(ask, _, namespace, name) {
     noted(answer.notes),
     answer.condition && el('p', { class: state === 'running' ? 'faint' : 'error' }, `Condition: ${answer.condition}`),
     topology && domainsOf(topology, answer.minCount),
+    (answer.levels ?? []).map((level) => domainsOf(level, answer.minCount)),
     help.length > 0 && section('With which changes it starts', el('ol', { class: 'help' }, help.map(suggestion))),
     answer.causes.length > 0 && section('Why pods do not fit', causes(answer.causes)),
     members.length > 0 && section(`Pods (${members.length})`, table([
