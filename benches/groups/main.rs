@@ -5,7 +5,7 @@
 //!
 //! * `gang` decides about equal pods one by one and as a gang, without constraint, and with
 //!   anti-affinity by host.
-//! * `rack` decides about a gang that has to be in one rack.
+//! * `rack` decides about a gang that has to be in one rack, by one level of a topology or by three.
 //! * `waiting` decides about plain pods while gangs wait that fit nowhere.
 //! * `preemption` decides about a gang that needs the room of others.
 
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
 use engine::{Change, Engine, Input, Outcome};
-use framework::{Answer, Pod, Time};
+use framework::{Answer, Node, Pod, Time};
 
 use text::text;
 use workload::{Gang, full_engine, gang_config};
@@ -33,6 +33,9 @@ const GANGS: usize = 9;
 /// Number of pods that are decided one by one for a row, and of those before the measurement.
 const PODS: usize = 2_000;
 const WARM_UP: usize = 16;
+const NODES_PER_RACK: usize = 50;
+const THREE_LEVELS: &str =
+    "example.com/row required, example.com/block preferred, example.com/rack preferred";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -57,7 +60,7 @@ fn print_gangs() {
         "gang", "nodes", "members", "one by one", "a member", "ratio"
     );
     for (name, apart) in [("plain", false), ("anti-affine", true)] {
-        let gang = Gang { members, milli_cpu: 500, apart, rack: false, priority: 0 };
+        let gang = Gang { members, apart, ..Gang::default() };
         let (mut engine, _) = templates::engine(gang_config(), nodes);
         let together = cycle(&mut engine, gang) / members as u32;
         let (mut engine, _) = templates::engine(gang_config(), nodes);
@@ -72,14 +75,32 @@ fn print_gangs() {
 }
 
 fn print_racks() {
-    println!("\n{:>12} {:>8} {:>8} {:>8} {:>12}", "rack", "nodes", "racks", "members", "a gang");
-    for nodes in [8_000, 80_000] {
-        let gang = Gang { members: 64, milli_cpu: 500, apart: false, rack: true, priority: 0 };
+    println!(
+        "\n{:>12} {:>8} {:>8} {:>8} {:>12} {:>12}",
+        "rack", "nodes", "racks", "members", "a gang", "three levels"
+    );
+    for racks in [200, 2_000] {
+        let nodes = racks * NODES_PER_RACK;
         let (mut engine, _) = templates::engine(gang_config(), nodes);
-        let took = cycle(&mut engine, gang);
-        let racks = nodes / support::NODES_PER_RACK;
-        println!("{:>12} {nodes:>8} {racks:>8} {:>8} {:>12}", "", gang.members, text(took));
+        (0..nodes).for_each(|number| support::apply(&mut engine, Change::Node(racked(number))));
+        let took = ["example.com/rack required", THREE_LEVELS]
+            .map(|levels| cycle(&mut engine, Gang { members: 64, levels, ..Gang::default() }));
+        let [one, three] = took.map(text);
+        println!("{:>12} {nodes:>8} {racks:>8} {:>8} {one:>12} {three:>12}", "", 64);
     }
+}
+
+/// Returns the node with this number, with the labels of three levels.
+fn racked(number: usize) -> Node {
+    let mut node = support::node(number);
+    let own = node.labels.iter().filter(|(key, _)| *key != "example.com/rack");
+    let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let racks = [("row", 100), ("block", 10), ("rack", 1)].map(|(level, racks)| {
+        let value = format!("{level}-{}", number / (racks * NODES_PER_RACK));
+        (format!("example.com/{level}"), value)
+    });
+    node.labels = own.chain(racks).collect();
+    node
 }
 
 fn print_waiting() {
@@ -87,8 +108,7 @@ fn print_waiting() {
     println!("\n{:>12} {:>8} {:>8} {:>12}", "waiting", "nodes", "gangs", "a plain pod");
     for waiting in [0, waiting] {
         let (mut engine, pods) = templates::engine(gang_config(), nodes);
-        let gang =
-            Gang { members: 8, milli_cpu: 1_000_000, apart: false, rack: false, priority: 0 };
+        let gang = Gang { members: 8, milli_cpu: 1_000_000, ..Gang::default() };
         for number in 0..waiting {
             gang.create(&mut engine, number);
             schedule(&mut engine);
@@ -102,7 +122,7 @@ fn print_waiting() {
 fn print_preemption() {
     println!("\n{:>12} {:>8} {:>8} {:>12}", "preemption", "nodes", "members", "a gang");
     for nodes in [500, 5_000] {
-        let gang = Gang { members: 16, milli_cpu: 1_600, apart: false, rack: false, priority: 10 };
+        let gang = Gang { members: 16, milli_cpu: 1_600, priority: 10, ..Gang::default() };
         let mut engine = full_engine(nodes);
         let took = cycle(&mut engine, gang);
         println!("{:>12} {nodes:>8} {:>8} {:>12}", "", gang.members, text(took));

@@ -2,7 +2,7 @@
 
 use engine::profile::PluginRef;
 use engine::{Change, Engine, EngineConfig};
-use framework::{EventResource, ObjectKey, PluginGates, Pod, api};
+use framework::{EventResource, ObjectKey, PluginGates, Pod, TOPOLOGY_ANNOTATION, api};
 use serde_json::{Value, json};
 
 use crate::gone;
@@ -21,22 +21,29 @@ pub(crate) struct Gang {
     pub(crate) milli_cpu: u32,
     /// No two of them share a node.
     pub(crate) apart: bool,
-    /// All of them are in one rack.
-    pub(crate) rack: bool,
+    /// The levels of a topology that they ask for; empty for none.
+    pub(crate) levels: &'static str,
     pub(crate) priority: i32,
+}
+
+impl Default for Gang {
+    fn default() -> Self {
+        Self { members: 1, milli_cpu: 500, apart: false, levels: "", priority: 0 }
+    }
 }
 
 impl Gang {
     /// Creates the gang with this number, the PodGroup first.
     pub(crate) fn create(self, engine: &mut Engine, number: usize) {
-        let topology = if self.rack { json!([{"key": "example.com/rack"}]) } else { json!([]) };
         let spec = json!({
             "schedulingPolicy": {"gang": {"minCount": self.members}},
-            "schedulingConstraints": {"topology": topology},
             "priority": self.priority,
         });
-        let name = name(number);
-        apply(engine, object(EventResource::PodGroup, NAMESPACE, &name, json!({"spec": spec})));
+        let mut group = json!({ "spec": spec });
+        if !self.levels.is_empty() {
+            group["metadata"] = json!({"annotations": {TOPOLOGY_ANNOTATION: self.levels}});
+        }
+        apply(engine, object(EventResource::PodGroup, NAMESPACE, &name(number), group));
         for member in 0..self.members {
             apply(engine, Change::Pod(Box::new(self.member(number, member))));
         }
