@@ -9,6 +9,7 @@ mod containers;
 pub mod device;
 mod elastic_quota;
 mod event_resource;
+mod eviction_hints;
 mod extra;
 mod labels;
 mod level;
@@ -40,6 +41,7 @@ pub use self::elastic_quota::{
     QuotaAmounts, QuotaFault, QuotaKey, QuotaSpec, quantity_of,
 };
 pub use self::event_resource::EventResource;
+pub use self::eviction_hints::EvictionHints;
 pub use self::extra::{Extra, ExtraFields};
 pub use self::labels::{Labels, label_key_faults};
 pub use self::level::{Behaviours, Level};

@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::pod_claims::{ExtendedRequest, GeneratedClaims, PodResourceClaim};
 use super::resources::pod_limits;
 use crate::{
-    ContainerResources, Extra, ExtraFields, LabelSelector, Labels, OptionalTime, PodRequests,
-    PodVolume, PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources, SelectorError,
-    Time, Toleration, TopologyLevel, api,
+    ContainerResources, EvictionHints, Extra, ExtraFields, LabelSelector, Labels, OptionalTime,
+    PodRequests, PodVolume, PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources,
+    SelectorError, Time, Toleration, TopologyLevel, api,
 };
 
 /// The UID of an object, in 16 bytes.
@@ -262,6 +262,8 @@ pub struct PodSpec {
     pub has_bind_mount_options: bool,
     /// Whether it uses the network of the host with its own user namespace.
     pub host_network_in_user_namespace: bool,
+    /// What it says of its eviction.
+    pub eviction: EvictionHints,
 }
 
 impl PodSpec {
@@ -535,7 +537,7 @@ impl Pod {
     pub fn from_api(pod: &api::Pod) -> Self {
         let mut problems = Vec::new();
         let requests = PodRequests::of(&pod.spec, &pod.status, &mut problems);
-        let mut spec = PodSpec::compile(&pod.spec, &pod.metadata.namespace);
+        let mut spec = PodSpec::compile(pod);
         let is_member =
             || spec.scheduling_group.is_some() || pod.metadata.labels.contains_key(POD_GROUP_LABEL);
         if !pod.metadata.annotations.is_empty() && is_member() {
@@ -669,7 +671,8 @@ fn scheduled_condition(conditions: &[api::PodCondition]) -> Option<Arc<Scheduled
 }
 
 impl PodSpec {
-    fn compile(spec: &api::PodSpec, namespace: &str) -> Self {
+    fn compile(pod: &api::Pod) -> Self {
+        let (spec, namespace) = (&pod.spec, pod.metadata.namespace.as_str());
         let affinity = spec.affinity.clone().unwrap_or_default();
         let node_affinity = affinity.node_affinity.as_ref();
         let containers = || spec.init_containers.iter().chain(&spec.containers);
@@ -723,6 +726,7 @@ impl PodSpec {
                 .flat_map(|container| &container.volume_mounts)
                 .any(|mount| !mount.bind_mount_options.is_empty()),
             host_network_in_user_namespace: spec.host_network && spec.host_users == Some(false),
+            eviction: EvictionHints::of(pod),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The volumes of a pod, as far as they affect placement.
+//! The volumes of a pod, as far as they affect placement or a move.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::or_default;
 use crate::protobuf::{Content, FieldValue, Fields, Malformed, Message};
 
 api! {
-    /// A volume; only the fields that affect placement.
+    /// A volume; only the fields that affect placement or a move.
     struct Volume {
         /// Volume name.
         name: String,
@@ -18,6 +18,10 @@ api! {
         image: Option<ImageVolumeSource>,
         /// An inline CSI volume.
         csi: Option<CsiVolumeSource>,
+        /// A directory of the pod, on the disk of its node or in memory.
+        empty_dir: Option<EmptyDirVolumeSource>,
+        /// A path of the node.
+        host_path: Option<Unread>,
         /// In-tree disk.
         aws_elastic_block_store: Option<AwsElasticBlockStoreVolumeSource>,
         /// In-tree disk.
@@ -65,6 +69,8 @@ impl Message for Volume {
 impl Volume {
     fn merge_source(&mut self, number: u64, content: Content<'_>) -> Result<(), Malformed> {
         match number {
+            1 => self.host_path.merge(content),
+            2 => self.empty_dir.merge(content),
             3 => self.gce_persistent_disk.merge(content),
             4 => self.aws_elastic_block_store.merge(content),
             8 => self.iscsi.merge(content),
@@ -94,6 +100,12 @@ messages! {
     struct ImageVolumeSource {
         /// Image reference.
         reference: String = 1,
+    }
+
+    /// A directory that begins empty and ends with its pod.
+    struct EmptyDirVolumeSource {
+        /// `Memory`, or empty for the disk of the node.
+        medium: String = 1,
     }
 
     /// An inline volume of a CSI driver.
