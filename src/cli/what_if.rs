@@ -9,26 +9,24 @@ use anyhow::{Context, bail};
 use clap::ArgGroup;
 use dry_run::NodeUsage;
 use dry_run::cluster::{Dump, Question};
-use dry_run::make_room::{self, Limits};
+use dry_run::make_room::{self, Limits, Outcome};
 use dry_run::report::cluster::{Detail, Layout};
 use dry_run::report::make_room as report_of_moves;
 use dry_run::report::what_if as report;
 use dry_run::what_if::{self, Sides, WhatIf};
 use framework::{PodKey, Registry};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 #[cfg(feature = "simulator")]
 use super::dry_runs::write;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn};
 use super::dump::Local;
-use super::explain::{Source, ask};
+use super::explain::{Source, ask, escaped};
 use super::print;
 use crate::what_if::{Change, Changed, read_dump};
 use crate::wire::{self, Object, ReadObjects, Whole};
-
-/// The highest priority that users may give; those of the system are higher.
-const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 
 /// Says what a change of a cluster does to its pods
 ///
@@ -55,25 +53,31 @@ pub(super) struct Args {
         required_unless_present_any = ["config_after", "moves"])]
     filename: Vec<PathBuf>,
 
-    /// Looks for moves of running pods after which this pending pod fits, instead of a change;
-    /// NAMESPACE/NAME, or the name of a pod in `default`; for --dump and --read-cluster
-    #[arg(long, value_name = "POD", group = "moves", requires = "here",
+    /// Looks for moves of running pods after which this pending pod or PodGroup fits, instead of a
+    /// change; NAMESPACE/NAME, or a name in `default`. A pod of a PodGroup stands for its group
+    #[arg(long, value_name = "POD", group = "moves",
         conflicts_with_all = ["filename", "config_after", "plots"])]
     make_room_for: Option<String>,
 
-    /// Looks for nodes whose pods all fit elsewhere, one after the other, instead of a change; for
-    /// --dump and --read-cluster
-    #[arg(long, group = "moves", requires = "here",
+    /// Looks for moves after which one more pod fits, for each of the N largest shapes of pending
+    /// pods, or of running pods if none waits
+    #[arg(long, value_name = "N", group = "moves",
+        conflicts_with_all = ["filename", "config_after", "plots", "fail_if_pending"])]
+    make_room_for_largest: Option<usize>,
+
+    /// Looks for nodes whose pods all fit elsewhere, one after the other, instead of a change
+    #[arg(long, group = "moves",
         conflicts_with_all = ["filename", "config_after", "plots", "fail_if_pending"])]
     empty_nodes: bool,
 
-    /// Does not move pods of a higher priority, with --make-room-for and --empty-nodes
-    #[arg(long, value_name = "PRIORITY", default_value_t = HIGHEST_USER_PRIORITY,
+    /// Does not move pods of a higher priority, with --make-room-for... and --empty-nodes
+    #[arg(long, value_name = "PRIORITY", default_value_t = make_room::Options::default().highest_priority,
         requires = "moves", allow_negative_numbers = true)]
     highest_priority: i32,
 
-    /// Moves at most so many pods, with --make-room-for
-    #[arg(long, value_name = "N", default_value_t = Limits::default().moves, requires = "make_room_for")]
+    /// Moves at most so many pods, with --make-room-for...
+    #[arg(long, value_name = "N", default_value_t = Limits::default().moves, requires = "moves",
+        conflicts_with = "empty_nodes")]
     most_moves: usize,
 
     /// What happens to unknown fields, fields given twice, and unknown kinds or versions of the
@@ -152,10 +156,14 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         bail!("standard input can only be read once");
     }
     let local = args.source.local()?;
-    match (&local, &args.make_room_for) {
-        (Some(local), Some(pod)) => return room_for(args, pod, local, registry),
-        (Some(local), None) if args.empty_nodes => return empty_nodes(args, local, registry),
-        _ => {}
+    if let Some(pod) = &args.make_room_for {
+        return room_for(args, pod, local.as_ref(), registry);
+    }
+    if let Some(most) = args.make_room_for_largest {
+        return room_for_largest(args, most, local.as_ref(), registry);
+    }
+    if args.empty_nodes {
+        return empty_nodes(args, local.as_ref(), registry);
     }
     let objects = read_change(args)?;
     let mut answer = match &local {
@@ -179,24 +187,81 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Says which moves make room for a pod of a dump.
-fn room_for(args: &Args, pod: &str, local: &Local, registry: Registry) -> anyhow::Result<ExitCode> {
-    let (dump, question) = moving(args, local, registry)?;
+/// Says which moves make room for a pod.
+fn room_for(
+    args: &Args,
+    pod: &str,
+    local: Option<&Local>,
+    registry: Registry,
+) -> anyhow::Result<ExitCode> {
     let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-    let room = make_room::room_for(&PodKey::new(namespace, name), dump, &question)?;
+    let room = match local {
+        Some(local) => {
+            let (dump, question) = moving(args, local, registry)?;
+            make_room::room_for(&PodKey::new(namespace, name), dump, &question)?
+        }
+        None => {
+            let path = format!("room/pods/{}/{}", escaped(namespace), escaped(name));
+            moves_of_scheduler(args, &format!("{path}?mostMoves={}&", args.most_moves))?
+        }
+    };
     warn(&room.warnings);
     show(args, &room, report_of_moves::make_room)?;
-    let fails = args.fail_if_pending && room.node.is_none();
+    let fits = matches!(room.outcome, Outcome::Fits | Outcome::Plan);
+    let fails = args.fail_if_pending && !fits;
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Says which nodes of a dump can be emptied.
-fn empty_nodes(args: &Args, local: &Local, registry: Registry) -> anyhow::Result<ExitCode> {
-    let (dump, question) = moving(args, local, registry)?;
-    let found = make_room::empty_nodes(dump, &question)?;
+/// Says which moves make room for one more pod of each of the largest shapes.
+fn room_for_largest(
+    args: &Args,
+    most: usize,
+    local: Option<&Local>,
+    registry: Registry,
+) -> anyhow::Result<ExitCode> {
+    let found = match local {
+        Some(local) => {
+            let (dump, question) = moving(args, local, registry)?;
+            make_room::room_for_largest(most, dump, &question)?
+        }
+        None => {
+            let path = format!("room/largest/{most}?mostMoves={}&", args.most_moves);
+            moves_of_scheduler(args, &path)?
+        }
+    };
+    warn(&found.warnings);
+    show(args, &found, report_of_moves::shapes)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says which nodes can be emptied.
+fn empty_nodes(args: &Args, local: Option<&Local>, registry: Registry) -> anyhow::Result<ExitCode> {
+    let found = match local {
+        Some(local) => {
+            let (dump, question) = moving(args, local, registry)?;
+            make_room::empty_nodes(dump, &question)?
+        }
+        None => moves_of_scheduler(args, "emptynodes?")?,
+    };
     warn(&found.warnings);
     show(args, &found, report_of_moves::empty_nodes)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the scheduler about moves, at a path that ends where a parameter begins.
+fn moves_of_scheduler<T: DeserializeOwned>(args: &Args, path: &str) -> anyhow::Result<T> {
+    if !args.engine.are_default() || args.engine.seed != 0 {
+        bail!(
+            "a running scheduler decides by its own settings: others need --dump or --read-cluster"
+        );
+    }
+    let path = format!("/whatif/v1/{path}highestPriority={}", args.highest_priority);
+    decoded(&ask(&args.source, &path, None)?)
+}
+
+fn decoded<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(body)
+        .context("the answer cannot be read: is the scheduler of another version?")
 }
 
 /// Reads a dump whose pods are to be moved.
@@ -212,8 +277,10 @@ fn moving(
     let dump = read_dump(&local.origins, &wanted, args.validate.into())?;
     let question = make_room::Question {
         settings: setup.settings(&engine)?,
-        highest_priority: args.highest_priority,
-        limits: Limits { moves: args.most_moves, ..Limits::default() },
+        options: make_room::Options {
+            highest_priority: args.highest_priority,
+            limits: Limits { moves: args.most_moves, ..Limits::default() },
+        },
     };
     Ok((dump, question))
 }
@@ -265,9 +332,7 @@ fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf>
     let nodes = if args.plot().is_some() { "&nodes=true" } else { "" };
     let validate = if args.validate == Validate::Ignore { "&validate=ignore" } else { "" };
     let path = format!("/whatif/v1?seed={}{nodes}{validate}", args.engine.seed);
-    let body = ask(&args.source, &path, Some(body))?;
-    serde_json::from_slice(&body)
-        .context("the answer cannot be read: is the scheduler of another version?")
+    decoded(&ask(&args.source, &path, Some(body))?)
 }
 
 /// Answers from a dump.

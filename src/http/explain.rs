@@ -572,7 +572,7 @@ fn events(app: &App) -> Result<&EventSender, Refusal> {
 }
 
 /// Waits for the turn of a question, and copies the cluster.
-async fn admit(app: &App) -> Result<Admitted, Refusal> {
+pub(super) async fn admit(app: &App) -> Result<Admitted, Refusal> {
     let turn = turn(app).await?;
     let known = app.explainer.kept.known();
     Ok(Admitted { copied: copy(app, known).await?, _turn: turn })
@@ -605,13 +605,13 @@ pub(super) struct Turn {
 }
 
 /// A question whose turn it is.
-struct Admitted {
+pub(super) struct Admitted {
     copied: Copied,
     _turn: Turn,
 }
 
 /// Answers on a separate thread, in an engine that knows the copy.
-async fn work<T: Send + 'static>(
+pub(super) async fn work<T: Send + 'static>(
     app: &App,
     admitted: Admitted,
     answer: impl FnOnce(&mut Lab<'_>) -> T + Send + 'static,

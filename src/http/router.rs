@@ -90,10 +90,13 @@ fn with_explanations(router: Router<App>) -> Router<App> {
         .route("/explain/decisions", get(explain::decisions).layer(compressed()))
 }
 
-/// Adds trials of changes.
+/// Adds trials of changes, and moves that make room.
 fn with_what_if(router: Router<App>) -> Router<App> {
     let own = Router::new()
         .route("/whatif/v1", post(what_if::ask).layer(compressed()))
+        .route("/whatif/v1/room/pods/{namespace}/{name}", get(what_if::room).layer(compressed()))
+        .route("/whatif/v1/room/largest/{most}", get(what_if::shapes).layer(compressed()))
+        .route("/whatif/v1/emptynodes", get(what_if::empty_nodes).layer(compressed()))
         .route("/whatif/v1/openapi.json", get(what_if::openapi));
     router.merge(own.layer(DefaultBodyLimit::max(what_if::MAX_BODY)))
 }

@@ -156,6 +156,22 @@ fn change_is_tried_for_the_page_itself_and_for_no_other() {
     assert_eq!(page.try_change(Some(&own), "loadmaster-ui=wrong", change).0, 401);
 }
 
+/// A dump in which moves make room for the pod `ml/train`.
+const ROOM: [&str; 2] = ["--dump", "whatif/room.yaml"];
+
+#[test]
+fn page_looks_for_moves_like_the_command() {
+    let page = page_of(&ROOM);
+    let cookie = page.cookie();
+    let (status, _, body) = page.get("/room/ml/train", &page.host, &cookie);
+    let shown: Value = serde_json::from_str(&body).unwrap();
+    let args = ["whatif", "--make-room-for", "ml/train", "-o", "json"];
+    assert_eq!((status, &shown), (200, &loadmaster(&[&args[..], &ROOM].concat()).json()));
+    let (status, _, body) = page.get("/room/shop/web-1", &page.host, &cookie);
+    assert_eq!((status, body.contains("no pod shop/web-1 that waits")), (502, true), "{body}");
+    assert_eq!(page.get("/room/ml/train", &page.host, "").0, 401);
+}
+
 /// Returns the page as Chromium shows it at this place.
 fn shown(chromium: &str, page: &Page, place: &str) -> String {
     let profile = tempfile::tempdir().unwrap();
@@ -293,6 +309,11 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         assert!(text.contains(&format!("data-ready=\"{view}\"")), "{place}: {text}");
         texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
         assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
+    }
+    let page = page_of(&ROOM);
+    let text = shown(chromium, &page, "#/pod/ml/train?room=yes");
+    for own in ["after 2 moves, at a cost of 2.02", ">shop/web-2</a>", "No other moves cost less"] {
+        assert!(text.contains(own), "the moves lack {own}: {text}");
     }
     let page = page_of(&TEAMS);
     let text = shown(chromium, &page, "#/quotas");

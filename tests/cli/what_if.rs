@@ -359,3 +359,25 @@ fn pod_for_which_to_make_room_has_to_wait_in_the_dump() {
     assert!(ask("shop/web-1").contains(expected), "{}", ask("shop/web-1"));
     assert!(ask("train").contains("default/train"), "{}", ask("train"));
 }
+
+#[test]
+fn room_is_made_for_a_whole_pod_group_and_for_the_largest_shapes() {
+    let gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
+    let room = |name: &str| {
+        let dump = ["whatif", "--dump", "whatif/gang.yaml", gates, "-o", "json"];
+        loadmaster(&[&dump[..], &["--make-room-for", name]].concat()).json()
+    };
+    let answer = room("ml/train");
+    assert_eq!(
+        (&answer["outcome"], &answer["isGroup"]),
+        (&json!("plan"), &json!(true)),
+        "{answer}"
+    );
+    assert_eq!(listed(&answer, "moves", "from"), pairs([("web-1", "c")]), "the cheaper rack");
+    assert_eq!(listed(&answer, "members", "node").len(), 2);
+    assert_eq!(room("ml/train-0"), answer, "a pod stands for its group");
+    let shapes = ["whatif", "--dump", "whatif/room.yaml", "--make-room-for-largest", "2"];
+    let text = loadmaster(&shapes).text();
+    let row = "1  ml/train  cpu=8     fits after moves  a         2  2.02";
+    assert!(text.contains("1 shape of 1 fit") && text.contains(row), "{text}");
+}

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use http::StatusCode;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use super::cluster::run;
@@ -152,5 +153,68 @@ fn running_scheduler_says_what_a_drain_does() {
         let (code, _, err) = ask("outsider", &[]).await;
         assert!(code == Some(1) && err.contains("status 403"), "{err}");
         assert_eq!(cluster.bound("web").await, node, "nothing has changed");
+    });
+}
+
+#[test]
+fn running_scheduler_says_which_moves_make_room() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        cluster.add_node("b", 4).await;
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--whatif"]).await;
+        daemon.ready().await;
+        for name in ["web-1", "web-2"] {
+            let mut pod = cluster.pod(name, 1);
+            pod.metadata.owner_references = Some(vec![OwnerReference {
+                // The garbage collector does not know the kind, and leaves the pod.
+                api_version: "example.com/v1".to_owned(),
+                kind: "Web".to_owned(),
+                name: "web".to_owned(),
+                uid: "5c0d2b9e-6d0b-4b0a-9d53-0f5ad5a0b1aa".to_owned(),
+                controller: Some(true),
+                ..OwnerReference::default()
+            }]);
+            cluster.create_pod(&pod).await;
+        }
+        let nodes = [cluster.bound("web-1").await, cluster.bound("web-2").await];
+        assert_ne!(nodes[0], nodes[1], "the emptier node is better");
+        cluster.create_pod(&cluster.pod("large", 4)).await;
+        let list = |resource: &str| PolicyRule {
+            api_groups: Some(vec![String::new()]),
+            resources: Some(vec![resource.to_owned()]),
+            verbs: vec!["list".to_owned()],
+            ..PolicyRule::default()
+        };
+        let rules = vec![list("pods"), list("nodes")];
+        cluster.add_caller_with("planner", &["/whatif/*"], rules).await;
+        let token = cluster.token_of("planner").await;
+        let file = folder(cluster).join("planner");
+        let kubeconfig = cluster.kubeconfig_of(json!({"token": token}));
+        fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+        let ask = async |more: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
+            command.args(["whatif", "-o", "json", "--insecure-skip-tls-verify"]).args(more);
+            command.arg(format!("--server=https://127.0.0.1:{}", daemon.port));
+            command.arg(format!("--kubeconfig={}", file.display()));
+            let output =
+                tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr).into_owned();
+            let answer = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+            (output.status.code(), answer, err)
+        };
+        let large = format!("{}/large", cluster.name);
+        let (code, room, err) = ask(&["--make-room-for", &large, "--fail-if-pending"]).await;
+        assert_eq!((code, &room["outcome"]), (Some(0), &json!("plan")), "{room} {err}");
+        assert_eq!(
+            (room["moves"].as_array().map(Vec::len), &room["cost"]),
+            (Some(1), &json!(3000))
+        );
+        let none = ["--make-room-for", &large, "--most-moves", "0", "--fail-if-pending"];
+        assert_eq!(ask(&none).await.0, Some(1));
+        let (code, found, err) = ask(&["--empty-nodes"]).await;
+        assert_eq!((code, found["nodes"].as_array().map(Vec::len)), (Some(0), Some(1)), "{err}");
+        let (code, _, err) = ask(&["--make-room-for", "none"]).await;
+        assert!(code == Some(1) && err.contains("default/none"), "{err}");
+        assert_eq!(cluster.bound("web-1").await, nodes[0], "nothing has changed");
     });
 }

@@ -12,8 +12,10 @@ use engine::{
     Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Input, Outcome,
 };
 use framework::{
-    Answer, Binding, EventResource, Node, ObjectKey, Pod, PodKey, StatusPatch, Time, Uid, Write,
+    Answer, Binding, EventResource, Extra, Node, ObjectKey, Pod, PodKey, StatusPatch, Time, Uid,
+    Write, WriteAction,
 };
+use make_room::report::{Asking, Options};
 use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
@@ -95,6 +97,8 @@ pub struct World {
     /// Pods placed since the last [`take_placed`](World::take_placed), in order.
     placed: Vec<PodKey>,
     evicted: Vec<Evicted>,
+    /// What plugins have written to pods that are being bound; looked up by name, never iterated.
+    patches: HashMap<PodKey, Value>,
     volumes: Volumes,
     claims: Claims,
     monitor: Box<dyn PluginMonitor>,
@@ -141,6 +145,7 @@ impl World {
             histories: HashMap::new(),
             placed: Vec::new(),
             evicted: Vec::new(),
+            patches: HashMap::new(),
             volumes: Volumes::default(),
             claims: Claims::default(),
             monitor: (settings.monitor)(),
@@ -171,19 +176,18 @@ impl World {
     }
 
     /// Looks for moves after which a pod fits, and changes nothing.
-    pub(crate) fn make_room(
-        &mut self,
-        question: &::make_room::Question<'_>,
-    ) -> ::make_room::Answer {
+    pub fn make_room(&mut self, question: &::make_room::Question<'_>) -> ::make_room::Answer {
         ::make_room::make_room(&mut self.engine, question, self.now)
     }
 
-    /// Looks for nodes whose pods all fit elsewhere.
-    pub(crate) fn empty_nodes(
+    /// Asks about moves of pods, and changes nothing.
+    pub(crate) fn about_moves<T>(
         &mut self,
-        drains: &::make_room::Drains<'_>,
-    ) -> ::make_room::EmptyNodes {
-        ::make_room::empty_nodes(&mut self.engine, drains, self.now)
+        options: Options,
+        ask: impl FnOnce(Asking<'_>) -> T,
+    ) -> T {
+        let Self { engine, limit, now, .. } = self;
+        ask(Asking { engine, now: *now, options, is_over: &|| limit.is_over() })
     }
 
     /// Whether the limit of the settings has ended a run.
@@ -508,7 +512,11 @@ impl World {
     fn bind(&mut self, id: EffectId, binding: &Binding) {
         self.answer(id, &Answer::ok());
         let Some(placed) = self.engine.world().placed(&binding.uid) else { return };
-        let bound = Pod { start_time: Some(self.now).into(), ..Pod::clone(&placed.pod) };
+        let mut bound = Pod { start_time: Some(self.now).into(), ..Pod::clone(&placed.pod) };
+        let patch = self.patches.remove(&binding.pod);
+        if let Some(patch) = patch.filter(|_| bound.extra == Extra::default()) {
+            bound.extra = Extra::of(&patch, &self.engine.profiles().extra_fields().pod);
+        }
         if let Some(history) = self.histories.get_mut(&binding.pod) {
             history.state = State::Placed { node: binding.node.clone(), at: self.now };
         }
@@ -520,6 +528,10 @@ impl World {
     fn write(&mut self, id: EffectId, write: &Write) {
         if *write.resource == *claims::RESOURCE {
             return self.write_claim(id, write);
+        }
+        if let ("pods", WriteAction::MergePatch(patch)) = (&*write.resource, &write.action) {
+            let pod = PodKey { namespace: write.namespace.clone(), name: write.name.clone() };
+            self.patches.insert(pod, patch.clone());
         }
         let changed = self.volumes.write(write, self.engine.cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));

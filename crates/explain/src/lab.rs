@@ -151,6 +151,12 @@ impl<'e> Lab<'e> {
         self.engine.suppose(self.now, ports, ask)
     }
 
+    /// Lends the engine to a question that leaves it as it was, with the time and what says whether
+    /// the time for the answer is over.
+    pub fn lend<T>(&mut self, ask: impl FnOnce(&mut Engine, Time, &dyn Fn() -> bool) -> T) -> T {
+        ask(self.engine, self.now, self.is_over)
+    }
+
     /// Adds a pod again, on its node if it has one.
     pub fn put_back(&mut self, pod: &Pod) {
         self.apply(Change::Pod(Box::new(pod.clone())));

@@ -10,8 +10,8 @@ use crate::Movable;
 /// The PodDisruptionBudgets of the pods that may be moved.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Budgets {
-    /// The budgets of each pod, in the order of the pods.
-    of_pods: Vec<Vec<BudgetIx>>,
+    /// The budgets of the pods that have some, by their place in the list.
+    of_pods: BTreeMap<usize, Vec<BudgetIx>>,
     /// The number of evictions that each budget allows now.
     allowed: BTreeMap<BudgetIx, i64>,
 }
@@ -20,26 +20,26 @@ impl Budgets {
     pub(crate) fn of(engine: &Engine, pods: &[Movable]) -> Self {
         let cluster = engine.cluster();
         let mut budgets = Self::default();
-        for movable in pods {
-            let placement = engine.world().placement(&movable.pod.uid);
-            let own = placement.into_iter().flat_map(|at| cluster.disruption_budgets_of(at.ix));
-            let own = own.map(|(ix, budget)| {
-                budgets.allowed.insert(ix, budget.disruptions_left());
-                ix
-            });
-            let own = own.collect();
-            budgets.of_pods.push(own);
+        for (place, movable) in pods.iter().enumerate() {
+            let Some(placed) = engine.world().placement(&movable.pod.uid) else { continue };
+            if cluster.has_disruption_budget(placed.ix) {
+                let own = cluster.disruption_budgets_of(placed.ix).map(|(ix, budget)| {
+                    budgets.allowed.insert(ix, budget.disruptions_left());
+                    ix
+                });
+                budgets.of_pods.insert(place, own.collect());
+            }
         }
         budgets
     }
 
     /// Whether all of these pods may be evicted.
     pub(crate) fn allow(&self, pods: impl IntoIterator<Item = usize>) -> bool {
-        let mut left = self.allowed.clone();
-        pods.into_iter().flat_map(|pod| &self.of_pods[pod]).all(|budget| {
-            let left = left.entry(*budget).or_default();
-            *left -= 1;
-            *left >= 0
+        let mut taken: BTreeMap<BudgetIx, i64> = BTreeMap::new();
+        pods.into_iter().filter_map(|pod| self.of_pods.get(&pod)).flatten().all(|budget| {
+            let taken = taken.entry(*budget).or_default();
+            *taken += 1;
+            self.allowed.get(budget).is_some_and(|allowed| *taken <= *allowed)
         })
     }
 }

@@ -60,15 +60,29 @@ pub enum Stays {
 /// moved twice. The room only shrinks, so each node is tried once. Budgets count for the pods of
 /// one node: its pods are ready elsewhere before the next node is begun.
 pub fn empty_nodes(engine: &mut Engine, drains: &Drains<'_>, now: Time) -> EmptyNodes {
+    empty_nodes_until(engine, drains, now, &|| false)
+}
+
+/// Empties nodes, as [`empty_nodes`] does. The search ends early once `is_over` answers true; it is
+/// asked before each decision.
+pub fn empty_nodes_until(
+    engine: &mut Engine,
+    drains: &Drains<'_>,
+    now: Time,
+    is_over: &dyn Fn() -> bool,
+) -> EmptyNodes {
     let budgets = Budgets::of(engine, drains.movable);
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    engine.suppose(now, ports, |supposed| Drain::new(drains, budgets, supposed).run(supposed))
+    let decisions = Decisions::new(drains.decisions, is_over);
+    engine.suppose(now, ports, |supposed| {
+        Drain::new(drains, budgets, decisions, supposed).run(supposed)
+    })
 }
 
 struct Drain<'q> {
     pods: Movables<'q>,
     budgets: Budgets,
-    decisions: Decisions,
+    decisions: Decisions<'q>,
     /// The nodes that stay.
     staying: NodeBits,
     /// The nodes to try and the cost of their moves, the cheapest first.
@@ -76,14 +90,19 @@ struct Drain<'q> {
 }
 
 impl<'q> Drain<'q> {
-    fn new(drains: &Drains<'q>, budgets: Budgets, supposed: &Supposition<'_, '_, '_>) -> Self {
+    fn new(
+        drains: &Drains<'q>,
+        budgets: Budgets,
+        decisions: Decisions<'q>,
+        supposed: &Supposition<'_, '_, '_>,
+    ) -> Self {
         let cluster = supposed.cluster();
-        let pods = Movables::new(drains.movable, |_| true, supposed);
+        let pods = Movables::new(drains.movable, &[], supposed);
         let staying = cluster.nodes().clone();
         let free = staying.iter().filter(|node| !drains.held.contains(cluster.node_name(*node)));
         let mut order: Vec<_> = free.map(|node| (pods.cost_of(pods.on(node)), node)).collect();
         order.sort_unstable();
-        Self { pods, budgets, decisions: Decisions::new(drains.decisions), staying, order }
+        Self { pods, budgets, decisions, staying, order }
     }
 
     fn run(mut self, supposed: &mut Supposition<'_, '_, '_>) -> EmptyNodes {

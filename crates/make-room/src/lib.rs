@@ -7,19 +7,27 @@
 //! place, and the last move leaves room for the pod. No PodDisruptionBudget is asked for more than
 //! it allows now. Nothing in the cluster changes.
 //!
+//! [`make_room_for_group`] does the same for the members of a PodGroup together.
+//!
 //! [`find_moves`] answers the question of an engine that makes room.
 //!
-//! [`empty_nodes`] looks for nodes whose pods all fit elsewhere, in the same way.
+//! [`empty_nodes`] looks for nodes whose pods all fit elsewhere, in the same way. [`RunningPods`]
+//! says which pods may be moved, and [`report`] has the answers as JSON.
 
 mod budgets;
 mod cost;
 mod empty_nodes;
+mod group;
 mod plan;
+pub mod report;
+mod running;
 mod search;
 mod wanted;
 
 pub use cost::{Cost, Movable};
-pub use empty_nodes::{Drains, EmptyNode, EmptyNodes, Stays, empty_nodes};
+pub use empty_nodes::{Drains, EmptyNode, EmptyNodes, Stays, empty_nodes, empty_nodes_until};
+pub use group::{GroupAnswer, GroupPlan, GroupQuestion, PlacedMember, make_room_for_group};
 pub use plan::{Answer, Move, Plan};
-pub use search::{Limits, Question, make_room};
+pub use running::{Kept, KeptPod, RunningPods};
+pub use search::{Limits, Question, make_room, make_room_until};
 pub use wanted::find_moves;

@@ -17,6 +17,7 @@ use explain::{
     facts, find_names, list_groups, list_nodes, list_pod_groups, list_pods,
 };
 use framework::{ObjectKey, PodKey, Registry, Time};
+use make_room::report::{Asking, Options, Room};
 use serde_json::Value;
 
 use crate::cli::complain;
@@ -24,7 +25,7 @@ use crate::cli::config::read;
 use crate::cli::replay::Replayed;
 use crate::clock::Clock;
 use crate::config::{self, Gates};
-use crate::what_if::{Options, Trial, make};
+use crate::what_if::{self, Trial, make};
 use crate::wire::{self, Input, Origin, Validation, Wanted};
 
 /// Time after which no further trial is made.
@@ -178,10 +179,25 @@ impl Dump {
     pub(in crate::cli) fn what_if(&self, change: String) -> anyhow::Result<WhatIf> {
         let clock = Clock::start();
         let limit = Limit::new(move || clock.elapsed() > TRIALS_TIMEOUT);
-        let options = Options { with_nodes: true, limit, ..Options::default() };
+        let options = what_if::Options { with_nodes: true, limit, ..what_if::Options::default() };
         let change = Trial::read(change)?;
         let copy = ClusterCopy::of(&self.engine, self.now);
         Ok(self.trial.answer(copy, &change, options)?)
+    }
+
+    /// Says which moves make room for a pending pod.
+    ///
+    /// # Errors
+    /// No such pod waits.
+    pub(in crate::cli) fn room(&mut self, key: &PodKey) -> anyhow::Result<Room> {
+        let options = Options::default();
+        let found = self.in_lab(|lab| {
+            lab.lend(|engine, now, is_over| {
+                Asking { engine, now, options, is_over }.room_for_pending(key)
+            })
+        });
+        let room = found.ok_or_else(|| anyhow!("{} has no pod {key} that waits", self.kind()))?;
+        Ok(Room { warnings: self.trial.config.extenders_not_asked().into_iter().collect(), ..room })
     }
 
     /// Lists the nodes, with their values of a label.

@@ -277,7 +277,7 @@ fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 /// Escapes a name for a path.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::dump::Local;
-use super::super::explain::{Dump, DumpGates, DumpSettings, Source, ask_async};
+use super::super::explain::{Dump, DumpGates, DumpSettings, Source, ask_async, escaped};
 use super::super::replay::Moments;
 use crate::http::{LIST, MAX_LIST};
 
@@ -94,6 +94,34 @@ impl Answers {
                 let ask = move || {
                     let mut moments = moments.lock().unwrap_or_else(PoisonError::into_inner);
                     what_if_of_dump(moments.dump(), change)
+                };
+                tokio::task::spawn_blocking(ask).await?
+            }
+        }
+    }
+
+    /// Returns which moves make room for a pending pod, as JSON.
+    ///
+    /// # Errors
+    /// There is no answer, for this reason.
+    pub(super) async fn room(&self, pod: PodKey) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Scheduler(source) => {
+                let (namespace, name) = (escaped(&pod.namespace), escaped(&pod.name));
+                let path = format!("/whatif/v1/room/pods/{namespace}/{name}");
+                ask_async(source, &path, None).await
+            }
+            Self::Dump { dump, .. } => {
+                let dump = dump.clone();
+                let ask =
+                    move || json(&dump.lock().unwrap_or_else(PoisonError::into_inner).room(&pod)?);
+                tokio::task::spawn_blocking(ask).await?
+            }
+            Self::Recording { moments, .. } => {
+                let moments = moments.clone();
+                let ask = move || {
+                    let mut moments = moments.lock().unwrap_or_else(PoisonError::into_inner);
+                    json(&moments.dump().room(&pod)?)
                 };
                 tokio::task::spawn_blocking(ask).await?
             }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use explain::DecisionsAnswer;
+use framework::PodKey;
 use futures::stream;
 use serde::Deserialize;
 use serde_json::json;
@@ -28,13 +29,14 @@ use super::answers::Answers;
 const COOKIE: &str = "loadmaster-ui";
 const HTML: &str = include_str!("assets/index.html");
 const STYLE: &str = include_str!("assets/style.css");
-const SCRIPTS: [(&str, &str); 10] = [
+const SCRIPTS: [(&str, &str); 11] = [
     ("/app.js", include_str!("assets/app.js")),
     ("/decisions.js", include_str!("assets/decisions.js")),
     ("/dom.js", include_str!("assets/dom.js")),
     ("/heatmap.js", include_str!("assets/heatmap.js")),
     ("/lists.js", include_str!("assets/lists.js")),
     ("/quotas.js", include_str!("assets/quotas.js")),
+    ("/room.js", include_str!("assets/room.js")),
     ("/search.js", include_str!("assets/search.js")),
     ("/table.js", include_str!("assets/table.js")),
     ("/views.js", include_str!("assets/views.js")),
@@ -79,6 +81,7 @@ impl Page {
         let mut router = Router::new()
             .route("/style.css", get(async || typed("text/css; charset=utf-8", STYLE)))
             .route("/explain/{*path}", get(answer).layer(compressed.clone()))
+            .route("/room/{namespace}/{name}", get(room).layer(compressed.clone()))
             .route("/whatif", post(what_if).layer(compressed))
             .layer(DefaultBodyLimit::max(MAX_CHANGE))
             .route("/source", get(source))
@@ -229,6 +232,13 @@ async fn answer(State(page): State<Page>, request: Request) -> Response {
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let path = target.strip_prefix("/explain/").unwrap_or_default().to_owned();
     respond(page.answers.get(path).await)
+}
+
+async fn room(
+    State(page): State<Page>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    respond(page.answers.room(PodKey::new(&namespace, &name)).await)
 }
 
 /// Tries a change. Pages of other ports of this host are the same site to the browser, which sends

@@ -7,7 +7,7 @@ use framework::Time;
 use futures::FutureExt;
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
-use testkit::{node, pod};
+use testkit::{PodBuilder, node, pod};
 
 use super::*;
 use crate::config::{self, Gates};
@@ -30,6 +30,19 @@ fn trial() -> Trial {
 
 /// Two nodes, `web` with two pods on the first, and a pod that fits nowhere.
 fn engine() -> Engine {
+    engine_with([owned("web-a").on("n1"), owned("web-b").on("n1"), pod("large").cpu("9")])
+}
+
+/// A pod of the ReplicaSet `web`.
+fn owned(name: &str) -> PodBuilder {
+    pod(name).cpu("600m").label("app", "web").label("pod-template-hash", "5d9f").with(|pod| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9f", "controller": true}]);
+        pod.metadata.owner_references = serde_json::from_value(owner).unwrap();
+    })
+}
+
+/// Two nodes with 2 CPUs each, and these pods.
+fn engine_with<const N: usize>(pods: [PodBuilder; N]) -> Engine {
     let mut engine = Engine::new(engine_config().unwrap());
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     for name in ["n1", "n2"] {
@@ -40,13 +53,6 @@ fn engine() -> Engine {
             ports,
         );
     }
-    let owned = |name: &str| {
-        pod(name).cpu("600m").label("app", "web").label("pod-template-hash", "5d9f").with(|pod| {
-            let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9f", "controller": true}]);
-            pod.metadata.owner_references = serde_json::from_value(owner).unwrap();
-        })
-    };
-    let pods = [owned("web-a").on("n1"), owned("web-b").on("n1"), pod("large").cpu("9")];
     for pod in pods {
         engine.step(Input::Change(Change::Pod(Box::new(pod.build()))), Time::ZERO, ports);
     }
@@ -60,19 +66,28 @@ async fn ask_at(
     caller: &[CertificateDer<'static>],
     body: &str,
 ) -> (u16, Value) {
-    let engine = engine();
+    let asking = server.request_as(Method::POST, path, caller.to_vec(), body);
+    answered(server, &engine(), asking).await
+}
+
+/// Returns the answer to a request while the scheduling loop copies this engine.
+async fn answered(
+    server: &Server,
+    engine: &Engine,
+    asking: impl Future<Output = (StatusCode, HeaderMap, String)>,
+) -> (u16, Value) {
     let answering = async {
         loop {
-            let LoopEvent::Question(Question::Copy(None, receiver)) = server.next_event().await
+            let LoopEvent::Question(Question::Copy(base, receiver)) = server.next_event().await
             else {
                 panic!("another question");
             };
             let now = Time::from_secs(60);
-            let cluster = ::explain::ClusterCopy::of(&engine, now);
+            let mut cluster = base.map_or_else(Default::default, ::explain::ClusterCopy::since);
+            while !cluster.advance(engine, now) {}
             receiver.send(Copied { cluster, now, leads: true }).unwrap();
         }
     };
-    let asking = server.request_as(Method::POST, path, caller.to_vec(), body);
     let (status, _, body) = tokio::select! {
         answer = asking => answer,
         () = answering => unreachable!(),
@@ -221,6 +236,86 @@ async fn caller_that_may_not_list_all_pods_learns_nothing() {
     assert_eq!(ask_at(&server, PATH, &[], HEAD).await.0, 403, "an anonymous caller");
 }
 
+/// Asks about moves of the pods of this engine.
+async fn get_of(engine: &Engine, path: &str) -> (u16, Value) {
+    let (server, admin) = server();
+    answered(&server, engine, server.request_as(Method::GET, path, admin, "")).await
+}
+
+/// `web` with a pod on each node, another pod on the first, and a pod that needs a whole node.
+fn fragmented() -> Engine {
+    let local = json!({"emptyDir": {}});
+    engine_with([
+        owned("web-a").on("n1"),
+        owned("web-b").on("n2"),
+        owned("cache").volume(local).on("n2"),
+        pod("whole").cpu("2"),
+        pod("small").cpu("1"),
+    ])
+}
+
+#[tokio::test]
+async fn moves_make_room_for_a_pod_that_waits() {
+    let engine = fragmented();
+    let (status, room) = get_of(&engine, "/whatif/v1/room/pods/default/whole").await;
+    assert_eq!((status, &room["outcome"], &room["node"]), (200, &json!("plan"), &json!("n1")));
+    let expected =
+        json!([{"namespace": "default", "name": "web-a", "from": "n1", "to": "n2", "cost": 1000}]);
+    assert_eq!((&room["moves"], &room["isCertain"]), (&expected, &json!(true)), "{room}");
+    assert_eq!(room["kept"], json!({"has local data: emptyDir or hostPath": 1}));
+    let (_, room) = get_of(&engine, "/whatif/v1/room/pods/default/small").await;
+    assert_eq!(room["outcome"], "fits", "{room}");
+    let (_, room) = get_of(&engine, "/whatif/v1/room/pods/default/whole?mostMoves=0").await;
+    assert_eq!((&room["outcome"], &room["isCertain"]), (&json!("noPlan"), &json!(true)));
+    let (_, room) = get_of(&engine, "/whatif/v1/room/pods/default/whole?highestPriority=-1").await;
+    assert_eq!(room["kept"]["has a higher priority than is moved"], 3, "{room}");
+    for (name, expected) in [("web-a", 404), ("none", 404), ("whole?most=1", 400)] {
+        let (status, answer) =
+            get_of(&engine, &format!("/whatif/v1/room/pods/default/{name}")).await;
+        assert_eq!(status, expected, "{name}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn largest_shapes_of_pods_that_wait_get_room() {
+    let (status, found) = get_of(&fragmented(), "/whatif/v1/room/largest/5").await;
+    let shapes = found["shapes"].as_array().unwrap();
+    let row = |place: usize| {
+        let own = &shapes[place];
+        json!([own["requests"]["cpu"], own["pods"], own["room"]["outcome"]])
+    };
+    assert_eq!((status, shapes.len()), (200, 2), "{found}");
+    assert_eq!([row(0), row(1)], [json!(["2", 1, "plan"]), json!(["1", 1, "fits"])]);
+}
+
+#[tokio::test]
+async fn nodes_whose_pods_fit_elsewhere_are_named() {
+    let (status, found) = get_of(&fragmented(), "/whatif/v1/emptynodes").await;
+    assert_eq!((status, names(&found["nodes"])), (200, vec!["n1"]), "{found}");
+    assert_eq!(found["nodes"][0]["moves"][0]["to"], "n2");
+    assert_eq!((names(&found["staying"]), &found["isComplete"]), (vec!["n2"], &json!(true)));
+}
+
+#[tokio::test]
+async fn moves_are_for_callers_that_may_list_all_pods_and_only_with_the_flag() {
+    let (authority, metrics) = (Authority::new("users"), Arc::<Metrics>::default());
+    let viewer = authority.issue("viewer", &["viewers"]);
+    let access = access_by(&authority, &metrics, |spec| {
+        let (path, resource) = (&spec["nonResourceAttributes"], &spec["resourceAttributes"]);
+        path["verb"] == "get" || resource["namespace"] == "default"
+    });
+    let server = Server::answering(Health::default(), &access, metrics, Some(trial()));
+    server.health.set_handlers_synced();
+    let off = Server::new();
+    off.health.set_handlers_synced();
+    for path in ["/whatif/v1/room/pods/default/whole", "/whatif/v1/emptynodes"] {
+        let (status, _, body) = server.request_as(Method::GET, path, viewer.clone(), "").await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {body}");
+        let (status, _, body) = off.request(Method::GET, path, Admin, "").await;
+        assert!(status == StatusCode::NOT_FOUND && body.contains("without --whatif"), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn trials_are_off_unless_asked_for_and_limited_in_number() {
     let server = Server::new();
@@ -277,6 +372,29 @@ fn document_describes_the_answer() {
     assert_eq!(answer["quotas"], json!([]));
     let steps = &document["components"]["schemas"]["WhatIf"]["properties"]["upgrade"]["items"];
     assert_eq!(sorted(keys(&answer["upgrade"][0])), sorted(keys(&steps["properties"])));
+}
+
+#[tokio::test]
+async fn document_describes_the_answers_about_moves() {
+    let (_, room) = get_of(&fragmented(), "/whatif/v1/room/pods/default/whole").await;
+    let (_, found) = get_of(&fragmented(), "/whatif/v1/emptynodes").await;
+    let (_, shapes) = get_of(&fragmented(), "/whatif/v1/room/largest/1").await;
+    let document: Value = serde_json::from_str(include_str!("../what_if.json")).unwrap();
+    let keys = |value: &Value| {
+        value.as_object().unwrap().keys().cloned().collect::<std::collections::BTreeSet<_>>()
+    };
+    for (schema, answer) in [
+        ("Room", &room),
+        ("Move", &room["moves"][0]),
+        ("ShapesRoom", &shapes),
+        ("ShapeRoom", &shapes["shapes"][0]),
+        ("EmptyNodes", &found),
+        ("EmptyNode", &found["nodes"][0]),
+        ("StayingNode", &found["staying"][0]),
+    ] {
+        let described = &document["components"]["schemas"][schema]["properties"];
+        assert_eq!(keys(answer), keys(described), "{schema}");
+    }
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use framework::{Cluster, NodeBits, Pod, PodGroupKey, Prospect, QueuedPod, Status, Time, Uid};
+use framework::{
+    Cluster, NodeBits, Pod, PodGroupKey, PodKey, Prospect, QueuedPod, Status, Time, Uid,
+};
 
 use super::Engine;
 use crate::context::Context;
 use crate::cycle::Question;
 use crate::decide::{Decider, Found, Trial, gate};
 use crate::pod_group::{
-    self, BoundedGroup, LevelProspects, MemberDecision, Orders, PodGroupQuestion,
+    self, BoundedGroup, LevelProspects, MemberDecision, Orders, PodGroupQuestion, check_members,
 };
 use crate::ports::Ports;
 use crate::profile::Profile;
@@ -22,6 +24,15 @@ pub struct Supposition<'e, 'w, 'c> {
     world: &'e mut Tentative<'w>,
     decider: &'e mut Decider,
     cx: &'e mut Context<'c>,
+}
+
+/// The decision about a group on a supposed cluster.
+#[derive(Debug, Clone)]
+pub struct PlacedGroup {
+    /// Success if enough members fit.
+    pub status: Status,
+    /// The members that fit, with their nodes, in their order.
+    pub members: Vec<(PodKey, Arc<str>)>,
 }
 
 /// Where a pod is tried.
@@ -108,10 +119,10 @@ impl Supposition<'_, '_, '_> {
     }
 
     /// Tries a pod on these nodes, and if it fits, supposes that it is on the node that was chosen,
-    /// with all that its plugins reserve there. Returns `None` if no profile is responsible for it.
+    /// with all that its plugins reserve there. No PostFilter plugin looks for evictions. Returns
+    /// `None` if no profile is responsible for it.
     pub fn place_within(&mut self, pod: &Arc<Pod>, within: &NodeBits) -> Option<Trial> {
-        let profile = self.profile_of(pod)?;
-        Some(self.place_by(&profile, pod, Place { within: Some(within), as_member: false }))
+        self.place_member(pod, Some(within))
     }
 
     /// Tries a member of a group on these nodes, or on all of them, and if it fits, supposes that
@@ -137,6 +148,36 @@ impl Supposition<'_, '_, '_> {
         };
         let Self { world, decider, cx } = self;
         pod_group::bounded_placements(group, &profile, members, decider, world, cx)
+    }
+
+    /// Decides about members of a group together, as an attempt does, and if enough fit, supposes
+    /// that they are on their nodes. Returns `None` if no profile is responsible for them.
+    pub fn place_group(
+        &mut self,
+        group: &PodGroupKey,
+        members: &[QueuedPod],
+    ) -> Option<PlacedGroup> {
+        let profile = &self.profile_of(&members.first()?.pod)?;
+        let Self { world, decider, cx } = self;
+        let valid = match world.pod_group(group) {
+            Some(known) => check_members(members, known, world.profiles().in_common()),
+            None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
+        };
+        if let Err(status) = valid {
+            return Some(PlacedGroup { status, members: Vec::new() });
+        }
+        let question = PodGroupQuestion { group, profile, members, orders: Orders::All };
+        let course = decider.course();
+        let found = world.tentatively(cx, |world, cx| {
+            let found = pod_group::find(question, decider, world, cx);
+            if found.status.is_success() { Ending::Keep(found) } else { Ending::Undo(found) }
+        });
+        decider.resume(course);
+        let placed = members.iter().zip(found.members).filter_map(|(member, found)| match found {
+            MemberDecision::Fits(choice) => Some((member.pod.key.clone(), choice.node)),
+            _ => None,
+        });
+        Some(PlacedGroup { status: found.status, members: placed.collect() })
     }
 
     fn place_by(&mut self, profile: &Arc<Profile>, pod: &Arc<Pod>, place: Place<'_>) -> Trial {

@@ -1,6 +1,7 @@
 //! The search for the cheapest moves.
 
 mod any_moves;
+mod bounds;
 mod movables;
 mod one_node;
 
@@ -10,6 +11,7 @@ use engine::ports::Ports;
 use engine::{Engine, Supposition, Trial};
 use framework::{NodeBits, NodeIx, Pod, Time};
 
+use self::bounds::{Bounds, Leaving};
 pub(crate) use self::movables::{Decisions, Exhausted, Movables, Step};
 use crate::budgets::Budgets;
 use crate::{Answer, Cost, Movable, Plan};
@@ -42,65 +44,170 @@ pub struct Question<'q> {
 
 /// Looks for the cheapest moves after which the pod fits. Afterwards the engine is as before.
 ///
-/// First it tries for each node what has to leave it, the cheapest nodes first. Then it tries moves
-/// of any pods in the order of their cost, up to the cost of the plan that it has, so that it finds
-/// moves that make room for other moves and knows whether the plan is the cheapest.
+/// First it tries for each node what has to leave it, the nodes with the lowest bounds of that cost
+/// first, until the bounds exceed the cost of the plan that it has. Then it tries moves of any pods
+/// that may lead to a cheaper plan, so that it finds moves that make room for other moves and knows
+/// whether the plan is the cheapest.
 pub fn make_room(engine: &mut Engine, question: &Question<'_>, now: Time) -> Answer {
-    let budgets = Budgets::of(engine, question.movable);
+    make_room_until(engine, question, now, &|| false)
+}
+
+/// Looks for the cheapest moves, as [`make_room`] does. The search ends early once `is_over`
+/// answers true; it is asked before each decision.
+pub fn make_room_until(
+    engine: &mut Engine,
+    question: &Question<'_>,
+    now: Time,
+    is_over: &dyn Fn() -> bool,
+) -> Answer {
+    let Question { pod, movable, limits } = *question;
+    let budgets = Budgets::of(engine, movable);
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    if let Some(status) = engine.gate(question.pod, now, ports) {
+    if let Some(status) = engine.gate(pod, now, ports) {
         return Answer::Undecided(status.message());
     }
-    engine.suppose(now, ports, |supposed| Search::new(question, budgets, supposed).run(supposed))
+    let mut decisions = Decisions::new(limits.decisions, is_over);
+    engine.suppose(now, ports, |supposed| {
+        let pods = Movables::new(movable, &[], supposed);
+        let quest = Quest { pod, within: None, moved: &[], moves: limits.moves, others: 0 };
+        match find(quest, &pods, &budgets, &mut decisions, supposed) {
+            Finding::Fits(node) => Answer::Fits(supposed.cluster().node_name(node).clone()),
+            Finding::Moves { found: Found { steps, node, cost }, is_cheapest } => {
+                let moves = steps.iter().map(|step| pods.shown(*step, supposed)).collect();
+                let node = supposed.cluster().node_name(node).clone();
+                Answer::Plan(Plan { moves, node, cost, is_cheapest })
+            }
+            Finding::Nothing { is_certain } => Answer::NoPlan { is_certain },
+            Finding::Undecided(reason) => Answer::Undecided(reason),
+        }
+    })
+}
+
+/// A pod that is to fit after moves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quest<'q> {
+    pub(crate) pod: &'q Arc<Pod>,
+    /// The nodes on which it may be; `None` for all.
+    pub(crate) within: Option<&'q NodeBits>,
+    /// The pods that have moved, which do not move again, and count for their budgets.
+    pub(crate) moved: &'q [usize],
+    /// Maximum number of further moves.
+    pub(crate) moves: usize,
+    /// Number of further pods like this one. The nodes that are cheapest for them take no moved
+    /// pods, if others do.
+    pub(crate) others: usize,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone)]
+pub(crate) enum Finding {
+    /// The pod fits on this node without a move.
+    Fits(NodeIx),
+    /// The pod fits after moves.
+    Moves { found: Found, is_cheapest: bool },
+    /// No moves were found.
+    Nothing { is_certain: bool },
+    /// The pod cannot be decided, for this reason.
+    Undecided(String),
 }
 
 /// A plan that is found.
 #[derive(Debug, Clone)]
-struct Found {
-    steps: Vec<Step>,
+pub(crate) struct Found {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) node: NodeIx,
+    pub(crate) cost: Cost,
+}
+
+/// A node for the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    /// A bound of the cost of what has to leave it.
+    bound: Cost,
     node: NodeIx,
-    cost: Cost,
 }
 
-struct Search<'q> {
-    question: &'q Question<'q>,
-    budgets: Budgets,
-    pods: Movables<'q>,
-    decisions: Decisions,
+struct Search<'q, 'd> {
+    quest: Quest<'q>,
+    pods: &'q Movables<'q>,
+    budgets: &'q Budgets,
+    decisions: &'q mut Decisions<'d>,
+    /// The nodes on which the pod may be.
+    goal: NodeBits,
+    bounds: Bounds,
+    /// The nodes that take moved pods only if no other node does.
+    spared: NodeBits,
 }
 
-impl<'q> Search<'q> {
-    fn new(
-        question: &'q Question<'q>,
-        budgets: Budgets,
-        supposed: &Supposition<'_, '_, '_>,
-    ) -> Self {
-        let pods = Movables::new(question.movable, |pod| budgets.allow([pod]), supposed);
-        let decisions = Decisions::new(question.limits.decisions);
-        Self { question, budgets, pods, decisions }
+/// Looks for the cheapest moves of these pods.
+pub(crate) fn find(
+    quest: Quest<'_>,
+    pods: &Movables<'_>,
+    budgets: &Budgets,
+    decisions: &mut Decisions<'_>,
+    supposed: &mut Supposition<'_, '_, '_>,
+) -> Finding {
+    let goal = quest.within.unwrap_or(supposed.cluster().nodes()).clone();
+    let tried = supposed.suppose(|supposed| supposed.place_within(quest.pod, &goal));
+    let fit = match tried {
+        None => return Finding::Undecided("no profile is responsible for it".into()),
+        Some(Trial::Fits { node, .. }) => return Finding::Fits(node),
+        Some(Trial::Failed(status) | Trial::Gated(status)) => {
+            return Finding::Undecided(status.message());
+        }
+        Some(Trial::Preempts(_)) => return Finding::Nothing { is_certain: false },
+        Some(Trial::Rejected(fit)) => fit,
+    };
+    let verdicts = &fit.diagnosis.verdicts;
+    // A pod with affinity may fit on another node once other pods have moved there.
+    let helpful = match quest.pod.spec.pod_affinity {
+        Some(_) => goal.clone(),
+        None => verdicts.unschedulable(&goal),
+    };
+    let bounds = Bounds::new(quest.pod, verdicts, quest.moves);
+    let spared = NodeBits::default();
+    let mut search = Search { quest, pods, budgets, decisions, goal, bounds, spared };
+    let targets = search.targets(&helpful, supposed);
+    if quest.others > 0 {
+        search.spared =
+            targets.iter().take(quest.others.saturating_add(1)).map(|target| target.node).collect();
+    }
+    search.run(&targets, supposed)
+}
+
+impl Search<'_, '_> {
+    /// Returns the nodes where moves may make room, the cheapest first.
+    fn targets(&self, nodes: &NodeBits, supposed: &Supposition<'_, '_, '_>) -> Vec<Target> {
+        // The pod fits nowhere, so that some pod has to move.
+        let Some(least) = self.pods.least_cost() else { return Vec::new() };
+        let targets = nodes.iter().filter_map(|node| {
+            let leaving = Leaving { node, pods: self.pods.on(node), gone: None };
+            let bound = self.bounds.cost(leaving, self.pods, supposed.cluster())?;
+            Some(Target { bound: bound.max(least), node })
+        });
+        let mut targets: Vec<Target> = targets.collect();
+        targets.sort_unstable();
+        targets
     }
 
-    fn run(mut self, supposed: &mut Supposition<'_, '_, '_>) -> Answer {
-        match supposed.suppose(|supposed| supposed.place(self.question.pod)) {
-            None => return Answer::Undecided("no profile is responsible for it".into()),
-            Some(Trial::Fits { node, .. }) => {
-                return Answer::Fits(supposed.cluster().node_name(node).clone());
-            }
-            Some(Trial::Failed(status)) => return Answer::Undecided(status.message()),
-            Some(_) => {}
-        }
-        let found = self.moves_of_one_node(supposed);
-        let limit = found.as_ref().ok().and_then(|found| found.as_ref()).map(|own| own.cost);
-        let cheaper = match found {
-            Ok(_) => self.any_moves(limit, supposed),
-            Err(Exhausted) => Err(Exhausted),
-        };
-        let is_certain = cheaper.is_ok();
-        let best = cheaper.ok().flatten().or(found.ok().flatten());
+    fn run(mut self, targets: &[Target], supposed: &mut Supposition<'_, '_, '_>) -> Finding {
+        let mut best = None;
+        let searched = self.moves_of_one_node(targets, &mut best, supposed).and_then(|()| {
+            let limit = best.as_ref().map(|own: &Found| own.cost);
+            let cheaper = self.any_moves(targets, limit, supposed)?;
+            cheaper.into_iter().for_each(|own| best = Some(own));
+            Ok(())
+        });
+        let is_certain = searched.is_ok();
         match best {
-            Some(found) => Answer::Plan(self.plan(&found, is_certain, supposed)),
-            None => Answer::NoPlan { is_certain },
+            Some(found) => Finding::Moves { found, is_cheapest: is_certain },
+            None => Finding::Nothing { is_certain },
         }
+    }
+
+    /// Whether all of these pods may be evicted, beside those that have moved.
+    fn may_move(&self, pods: impl IntoIterator<Item = usize>) -> bool {
+        self.budgets.allow(self.quest.moved.iter().copied().chain(pods))
     }
 
     /// Supposes that a pod is moved to one of these nodes, and returns it; `None` if it fits on
@@ -122,29 +229,19 @@ impl<'q> Search<'q> {
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<NodeIx>, Exhausted> {
         self.decisions.count()?;
-        let pod = self.question.pod;
+        let pod = self.quest.pod;
         Ok(node_of(supposed.suppose(|supposed| supposed.place_within(pod, within))))
-    }
-
-    fn plan(&self, found: &Found, is_cheapest: bool, supposed: &Supposition<'_, '_, '_>) -> Plan {
-        let moves = found.steps.iter().map(|step| self.pods.shown(*step, supposed));
-        Plan {
-            moves: moves.collect(),
-            node: supposed.cluster().node_name(found.node).clone(),
-            cost: found.cost,
-            is_cheapest,
-        }
     }
 }
 
-fn node_of(trial: Option<Trial>) -> Option<NodeIx> {
+pub(crate) fn node_of(trial: Option<Trial>) -> Option<NodeIx> {
     match trial {
         Some(Trial::Fits { node, .. }) => Some(node),
         _ => None,
     }
 }
 
-fn only(node: NodeIx, nodes: usize) -> NodeBits {
+pub(crate) fn only(node: NodeIx, nodes: usize) -> NodeBits {
     let mut bits = NodeBits::with_len(nodes);
     bits.insert(node);
     bits

@@ -1,6 +1,6 @@
 //! The pods that may be moved.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use engine::Supposition;
@@ -16,29 +16,47 @@ pub(crate) struct Step {
     pub(crate) to: NodeIx,
 }
 
+/// The number of nodes over which a decision counts as one more.
+const NODES_OF_ONE: usize = 16;
+
 /// The search ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
 /// The number of decisions that a search may still try.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Decisions {
+#[derive(Clone, Copy)]
+pub(crate) struct Decisions<'q> {
     left: u32,
+    is_over: &'q dyn Fn() -> bool,
 }
 
-impl Decisions {
-    pub(crate) const fn new(left: u32) -> Self {
-        Self { left }
+impl<'q> Decisions<'q> {
+    pub(crate) const fn new(left: u32, is_over: &'q dyn Fn() -> bool) -> Self {
+        Self { left, is_over }
     }
 
-    pub(crate) const fn count(&mut self) -> Result<(), Exhausted> {
-        match self.left.checked_sub(1) {
+    /// Counts a decision.
+    ///
+    /// # Errors
+    /// None is left, or the time is over.
+    pub(crate) fn count(&mut self) -> Result<(), Exhausted> {
+        match self.left.checked_sub(1).filter(|_| !(self.is_over)()) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
             None => Err(Exhausted),
         }
+    }
+
+    /// Counts a decision over many nodes as many, because it takes as long.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub(crate) fn count_large(&mut self, nodes: &NodeBits) -> Result<(), Exhausted> {
+        let more = u32::try_from(nodes.count() / NODES_OF_ONE).unwrap_or(u32::MAX);
+        self.left = self.left.checked_sub(more).ok_or(Exhausted)?;
+        Ok(())
     }
 }
 
@@ -47,40 +65,83 @@ impl Decisions {
 pub(crate) struct Movables<'q> {
     pods: &'q [Movable],
     /// The pods as their controllers make them again.
-    successors: Vec<Arc<Pod>>,
-    /// The pods of each node, those with the most expensive moves first.
-    by_node: BTreeMap<NodeIx, Vec<usize>>,
+    successors: Vec<OnceCell<Arc<Pod>>>,
+    /// The node of each pod; `None` if it is unknown, or the pod has moved.
+    nodes: Vec<Option<NodeIx>>,
+    /// The pods by node, those with the most expensive moves first.
+    by_node: Vec<usize>,
+    /// Where the pods of each node begin.
+    starts: Vec<usize>,
 }
 
 impl<'q> Movables<'q> {
-    /// Sorts the pods by node, and leaves out pods that are not wanted.
+    /// Sorts the pods by node, without those that have moved.
     pub(crate) fn new(
         pods: &'q [Movable],
-        is_wanted: impl Fn(usize) -> bool,
+        moved: &[usize],
         supposed: &Supposition<'_, '_, '_>,
     ) -> Self {
-        let mut by_node: BTreeMap<NodeIx, Vec<usize>> = BTreeMap::new();
-        for (place, Movable { pod, .. }) in pods.iter().enumerate() {
-            let node = pod.node_name.as_ref().and_then(|name| supposed.cluster().node_named(name));
-            if let Some(node) = node.filter(|_| is_wanted(place)) {
-                by_node.entry(node).or_default().push(place);
+        let cluster = supposed.cluster();
+        let node = |own: &Movable| cluster.node_named(own.pod.node_name.as_ref()?);
+        let mut nodes: Vec<Option<NodeIx>> = pods.iter().map(node).collect();
+        moved.iter().for_each(|pod| nodes[*pod] = None);
+        let mut starts = vec![0; cluster.table_len() + 1];
+        nodes.iter().flatten().for_each(|node| starts[node.index() + 1] += 1);
+        for place in 1..starts.len() {
+            starts[place] += starts[place - 1];
+        }
+        let mut by_node = vec![0; starts.last().copied().unwrap_or(0)];
+        let mut ends = starts.clone();
+        for (place, node) in nodes.iter().enumerate() {
+            if let Some(node) = node {
+                let end = &mut ends[node.index()];
+                by_node[*end] = place;
+                *end += 1;
             }
         }
-        for places in by_node.values_mut() {
-            places.sort_by(|a, b| pods[*b].cost.cmp(&pods[*a].cost).then(a.cmp(b)));
+        let mut rest = &mut by_node[..];
+        for count in starts.windows(2).map(|own| own[1] - own[0]) {
+            let (own, others) = rest.split_at_mut(count);
+            own.sort_by(|a, b| pods[*b].cost.cmp(&pods[*a].cost).then(a.cmp(b)));
+            rest = others;
         }
-        let successors = pods.iter().map(|own| Arc::new(successor_of(&own.pod))).collect();
-        Self { pods, successors, by_node }
+        let successors = vec![OnceCell::new(); pods.len()];
+        Self { pods, successors, nodes, by_node, starts }
     }
 
-    /// Returns the pods of each node that has some.
-    pub(crate) const fn by_node(&self) -> &BTreeMap<NodeIx, Vec<usize>> {
-        &self.by_node
+    /// Returns each node that has such pods, and the pods.
+    pub(crate) fn by_node(&self) -> impl Iterator<Item = (NodeIx, &[usize])> {
+        let places = self.starts.windows(2).filter(|own| own[0] < own[1]);
+        places.filter_map(|own| {
+            let pods = &self.by_node[own[0]..own[1]];
+            Some((self.nodes[*pods.first()?]?, pods))
+        })
     }
 
     /// Returns the pods of a node, those with the most expensive moves first.
     pub(crate) fn on(&self, node: NodeIx) -> &[usize] {
-        self.by_node.get(&node).map(Vec::as_slice).unwrap_or_default()
+        match self.starts.get(node.index()..node.index() + 2) {
+            Some(own) => &self.by_node[own[0]..own[1]],
+            None => &[],
+        }
+    }
+
+    pub(crate) fn pod(&self, pod: usize) -> &Pod {
+        &self.pods[pod].pod
+    }
+
+    /// Returns the node of a pod, if it is known.
+    pub(crate) fn node(&self, pod: usize) -> Option<NodeIx> {
+        self.nodes[pod]
+    }
+
+    pub(crate) fn cost(&self, pod: usize) -> Cost {
+        self.pods[pod].cost
+    }
+
+    /// Returns the cost of the cheapest move; `None` if no pod may move.
+    pub(crate) fn least_cost(&self) -> Option<Cost> {
+        self.by_node.iter().map(|pod| self.cost(*pod)).min()
     }
 
     pub(crate) fn cost_of(&self, pods: &[usize]) -> Cost {
@@ -120,7 +181,9 @@ impl<'q> Movables<'q> {
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Option<NodeIx> {
         self.remove(pod, supposed);
-        node_of(supposed.place_within(&self.successors[pod], within))
+        let successor =
+            self.successors[pod].get_or_init(|| Arc::new(successor_of(&self.pods[pod].pod)));
+        node_of(supposed.place_within(successor, within))
     }
 
     /// Supposes a move that has been found possible.

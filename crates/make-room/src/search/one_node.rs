@@ -3,7 +3,8 @@
 use engine::Supposition;
 use framework::{NodeBits, NodeIx};
 
-use super::{Exhausted, Found, Search, Step, only};
+use super::bounds::Leaving;
+use super::{Exhausted, Found, Search, Step, Target, only};
 use crate::Cost;
 
 /// A node, and the pods that have to leave it.
@@ -14,31 +15,29 @@ struct Candidate {
     cost: Cost,
 }
 
-impl Search<'_> {
-    /// Returns the cheapest plan whose moves all leave the node of the pod; the pods that leave are
-    /// chosen as preemption chooses victims.
+impl Search<'_, '_> {
+    /// Finds the cheapest plan whose moves all leave the node of the pod; the pods that leave are
+    /// chosen as preemption chooses victims. `best` has the plan also if the search ends early.
     pub(super) fn moves_of_one_node(
         &mut self,
+        targets: &[Target],
+        best: &mut Option<Found>,
         supposed: &mut Supposition<'_, '_, '_>,
-    ) -> Result<Option<Found>, Exhausted> {
-        let mut candidates = Vec::new();
-        for (node, pods) in self.pods.by_node().clone() {
-            candidates.extend(self.candidate(node, &pods, supposed)?);
-        }
-        candidates.sort_by_key(|own| (own.cost, own.node));
-        let mut best: Option<Found> = None;
-        for candidate in candidates {
-            if best.as_ref().is_some_and(|best| candidate.cost >= best.cost) {
+    ) -> Result<(), Exhausted> {
+        for target in targets {
+            let limit = best.as_ref().map(|best| best.cost);
+            if limit.is_some_and(|limit| target.bound >= limit) {
                 break;
             }
-            let found = self.vacate(candidate, supposed)?;
-            best = match (best, found) {
-                (Some(best), Some(found)) if found.cost < best.cost => Some(found),
-                (None, found) => found,
-                (best, _) => best,
+            let pods = self.pods.on(target.node).iter().copied();
+            let pods: Vec<usize> = pods.filter(|pod| self.may_move([*pod])).collect();
+            let found = match self.candidate(target.node, &pods, supposed)? {
+                Some(candidate) => self.vacate(candidate, &pods, limit, supposed)?,
+                None => None,
             };
+            found.into_iter().for_each(|found| *best = Some(found));
         }
-        Ok(best)
+        Ok(())
     }
 
     /// Returns which of these pods have to leave a node. All of them leave, and then stay one after
@@ -50,6 +49,10 @@ impl Search<'_> {
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Candidate>, Exhausted> {
         let here = only(node, supposed.cluster().table_len());
+        let leaving = Leaving { node, pods, gone: None };
+        if self.bounds.cost(leaving, self.pods, supposed.cluster()).is_none() {
+            return Ok(None);
+        }
         let leaving = supposed.suppose(|supposed| {
             pods.iter().for_each(|pod| self.pods.remove(*pod, supposed));
             if self.fits_within(&here, supposed)?.is_none() {
@@ -65,22 +68,24 @@ impl Search<'_> {
             }
             Ok(Some(leaving))
         })?;
-        let is_within_limit = |own: &Vec<usize>| own.len() <= self.question.limits.moves;
+        let is_within_limit = |own: &Vec<usize>| own.len() <= self.quest.moves;
         Ok(leaving.filter(is_within_limit).map(|leaving| {
             let cost = self.pods.cost_of(&leaving);
             Candidate { node, leaving, cost }
         }))
     }
 
-    /// Moves the pods of a candidate to other nodes. If one of them fits nowhere, others have to
-    /// leave instead.
+    /// Moves the pods of a candidate to other nodes, if that costs less than `limit`. If one of
+    /// these pods of its node fits nowhere, others have to leave instead.
     fn vacate(
         &mut self,
         mut candidate: Candidate,
+        pods: &[usize],
+        limit: Option<Cost>,
         supposed: &mut Supposition<'_, '_, '_>,
     ) -> Result<Option<Found>, Exhausted> {
-        let mut pods = self.pods.on(candidate.node).to_vec();
-        loop {
+        let mut pods = pods.to_vec();
+        while limit.is_none_or(|limit| candidate.cost < limit) {
             let stuck = match self.try_candidate(&candidate, supposed)? {
                 Ok(found) => return Ok(Some(found)),
                 Err(stuck) => stuck,
@@ -92,6 +97,7 @@ impl Search<'_> {
             };
             candidate = other;
         }
+        Ok(None)
     }
 
     /// Moves the pods of a candidate, the largest first. On failure returns the pod that fits
@@ -106,15 +112,21 @@ impl Search<'_> {
         let here = only(*node, supposed.cluster().table_len());
         let mut others: NodeBits = supposed.cluster().nodes().clone();
         others.remove(*node);
+        let mut preferred = others.clone();
+        preferred.subtract(&self.spared);
         let order = self.pods.largest_first(leaving);
         supposed.suppose(|supposed| {
             let mut steps: Vec<Step> = Vec::new();
             for pod in order {
                 let moved = steps.iter().map(|step| step.pod).chain([pod]);
-                if !self.budgets.allow(moved) {
+                if !self.may_move(moved) {
                     return Ok(Err(Some(pod)));
                 }
-                match self.move_within(pod, &others, supposed)? {
+                let mut moved = self.move_within(pod, &preferred, supposed)?;
+                if moved.is_none() && !self.spared.is_empty() {
+                    moved = self.move_within(pod, &others, supposed)?;
+                }
+                match moved {
                     Some(to) => steps.push(Step { pod, to }),
                     None => return Ok(Err(Some(pod))),
                 }

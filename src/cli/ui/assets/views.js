@@ -3,6 +3,7 @@
 import { latest } from './decisions.js';
 import { address, amount, count, duration, el, nodeLink, percent, podGroupState, podLink, quantity, setParameters } from './dom.js';
 import { colourings, heatmap, legend } from './heatmap.js';
+import { room } from './room.js';
 import { table } from './table.js';
 
 const text = (title, value, link) => ({ title, value, cell: (row) => (link ? link(row) : value(row) ?? '') });
@@ -227,6 +228,8 @@ export async function pod(ask, query, namespace, name) {
   const waits = facts.node === null || facts.node === undefined;
   // A dump has made no attempt, and pods that fit nowhere are as ready for one as others.
   const isHopeless = facts.state === 'active' && now?.feasible === 0 && !now.preemption;
+  const moves = waits && !now?.feasible ? room(namespace, name, query.has('room')) : null;
+  await moves?.asked;
   const state = isHopeless ? 'waits, and fits on no node now' : STATES[facts.state] ?? facts.state;
   return [`Pod ${namespace}/${name}`, [
     el('p', {}, `It ${state}`, facts.node ? [' on ', nodeLink(facts.node)] : null,
@@ -240,6 +243,7 @@ export async function pod(ask, query, namespace, name) {
     waits && section('What would help',
       help.length ? el('ol', { class: 'help' }, help.map(suggestion)) : el('p', { class: 'faint' }, now?.feasible ? 'It fits: it waits for its turn.' : 'No single change was found that helps.'),
       helpIsIncomplete && el('p', { class: 'faint' }, 'The search ended early: it took too long.')),
+    moves && section('Moves of other pods', moves.element),
     now && !now.gate && section('Nodes, filter by filter (now)', funnel(now)),
     now?.preemption && section('Evictions that the next attempt would ask for',
       el('p', {}, 'On ', nodeLink(now.preemption.node), ': ', now.preemption.victims.flatMap((victim, index) => [index ? ', ' : '', podLink(victim)]))),
