@@ -83,6 +83,29 @@ fn inflation_draws_pods_up_to_the_target_and_plots() {
 }
 
 #[test]
+fn moves_within_the_budget_make_room_for_pods_that_fit_nowhere() {
+    let nodes = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\nn1,8000,16384,2,T4\n";
+    let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,2000,1,1,1000\np1,2000,1,1,1000\n\
+                p2,1,1,2,1000\n";
+    let (nodes, pods) =
+        (written("moves-nodes.csv", nodes.as_bytes()), written("moves-pods.csv", pods.as_bytes()));
+    let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods];
+    let drive = ["--inflate", "100", "--seeds", "40", "-o", "json"];
+    let sums = |more: &[&str]| {
+        let answer = loadmaster(&[&args[..], &drive, more].concat()).json();
+        let runs = answer["runs"].as_array().unwrap().clone();
+        let sum = |field: &str| runs.iter().map(|run| run[field].as_u64().unwrap()).sum::<u64>();
+        ["arrived", "never", "moves"].map(sum)
+    };
+    let [arrived, never, moves] = sums(&[]);
+    assert!(never > 0 && moves == 0, "{never} of {arrived} pods were never placed");
+    let [same, left, moves] = sums(&["--make-room", "100"]);
+    assert_eq!((same, left, moves), (arrived, 0, never), "one move for each of these pods");
+    let [_, left, moves] = sums(&["--make-room", "1"]);
+    assert_eq!((left, moves), (never, 0), "a hundredth of a few pods is none");
+}
+
+#[test]
 fn invalid_value_names_file_line_and_column() {
     let nodes = written("bad-nodes.csv", NODES.replace("16384,2", "much,2").as_bytes());
     let pods = written("bad-pods.csv", PODS.as_bytes());

@@ -1,12 +1,13 @@
 //! Scheduling of recorded clusters, and reports.
 //!
 //! - [`trace`]: recorded clusters; [`replay`] and [`inflation`] schedule them, as recorded or drawn
-//!   to a chosen size.
+//!   to a chosen size; [`moves`] make room for pods that fit nowhere.
 //! - [`report`]: the results of traces and of [`dry_run`] as text, JSON and plots.
 //!
 //! This crate reads only the CSV files of traces.
 
 pub mod inflation;
+pub mod moves;
 pub mod replay;
 pub mod report;
 pub mod trace;
@@ -29,6 +30,8 @@ pub struct Tally {
     pub after_waiting: usize,
     /// Pods that were never placed.
     pub never: usize,
+    /// Moves of placed pods that made room for others.
+    pub moves: usize,
 }
 
 impl Tally {
@@ -38,6 +41,16 @@ impl Tally {
             0 | 1 => self.at_once += 1,
             _ => self.after_waiting += 1,
         }
+        self.count_never();
+    }
+
+    /// Counts a pod that was placed after moves of others.
+    const fn place_after_moves(&mut self) {
+        self.after_waiting += 1;
+        self.count_never();
+    }
+
+    const fn count_never(&mut self) {
         self.never = self.arrived - self.at_once - self.after_waiting;
     }
 

@@ -17,11 +17,12 @@ use dry_run::table::Colour;
 use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
 use serde::Serialize;
+use simulator::inflation::{self, Inflation};
 use simulator::report::arrivals::{self, Arrivals};
 use simulator::report::comparison::{Comparison, TraceComparison};
 use simulator::report::{allocation, waiting};
 use simulator::trace::{Trace, openb};
-use simulator::{Course, inflation, replay};
+use simulator::{Course, replay};
 
 use self::progress::Bar;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn, write};
@@ -128,6 +129,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "inflate",
         value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
+
+    /// Moves placed pods for pods that fit nowhere, at most this percentage of all pods
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "inflate",
+        value_parser = clap::value_parser!(u32).range(0..=1000))]
+    make_room: u32,
 
     /// Places pods on single GPU devices: the plugin GpuShare replaces all other scores
     #[arg(long, value_enum, requires = "trace", conflicts_with_all = ["config", "compare"])]
@@ -360,7 +366,8 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
         return Ok(("replay".to_owned(), vec![course]));
     };
     let seeds: Vec<u64> = (0..args.seeds).map(|n| args.engine.seed.wrapping_add(n)).collect();
-    let courses = inflation::run(trace, percent, &seeds, settings, &bar)?;
+    let inflation = Inflation { percent, seeds: &seeds, moves: args.make_room };
+    let courses = inflation::run(trace, inflation, settings, &bar)?;
     courses.iter().for_each(|course| warn(&course.warnings));
     Ok((format!("inflated to {percent} % of the GPU capacity"), courses))
 }

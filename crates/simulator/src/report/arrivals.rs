@@ -170,12 +170,15 @@ impl Arrivals {
     }
 
     fn tallies(&self) -> Table {
-        let headers = ["SEED", "ARRIVED", "AT ONCE", "AFTER WAITING", "NEVER"];
+        let has_moves = self.runs.iter().any(|run| run.tally.moves > 0);
+        let headers = ["SEED", "ARRIVED", "AT ONCE", "AFTER WAITING", "NEVER"].into_iter();
+        let headers = headers.chain(has_moves.then_some("MOVES"));
         let mut table = Table::new(headers.map(Column::numbers));
         for Run { seed, tally } in &self.runs {
-            let Tally { arrived, at_once, after_waiting, never } = tally;
+            let Tally { arrived, at_once, after_waiting, never, moves } = tally;
             let numbers = [arrived, at_once, after_waiting, never].map(ToString::to_string);
-            table.row([seed.to_string()].into_iter().chain(numbers));
+            let moves = has_moves.then(|| moves.to_string());
+            table.row([seed.to_string()].into_iter().chain(numbers).chain(moves));
         }
         table
     }
