@@ -28,6 +28,6 @@ pub use cost::{Cost, Movable};
 pub use empty_nodes::{Drains, EmptyNode, EmptyNodes, Stays, empty_nodes, empty_nodes_until};
 pub use group::{GroupAnswer, GroupPlan, GroupQuestion, PlacedMember, make_room_for_group};
 pub use plan::{Answer, Move, Plan};
-pub use running::{Kept, KeptPod, RunningPods};
+pub use running::{KeptPod, RunningPods};
 pub use search::{Limits, Question, make_room, make_room_until};
 pub use wanted::find_moves;

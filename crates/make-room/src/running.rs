@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Cluster, ControllerKind, Pod, PodKey};
+use framework::{Cluster, PodKey, Unmovable};
 
 use crate::{Cost, Movable};
 
@@ -24,16 +24,7 @@ pub struct KeptPod {
     /// Its node.
     pub node: Arc<str>,
     /// Why it is not moved.
-    pub why: Kept,
-}
-
-/// Why a running pod is not moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
-    /// The reason, as what is said of the pod.
-    pub reason: &'static str,
-    /// Whether the pod goes with its node, so that it does not keep the node.
-    pub goes_with_node: bool,
+    pub why: Unmovable,
 }
 
 impl RunningPods {
@@ -45,7 +36,7 @@ impl RunningPods {
         let mut running = Self::default();
         for node in cluster.nodes().iter() {
             for pod in cluster.node(node).pods() {
-                match Kept::of(pod, highest_priority) {
+                match Unmovable::of(pod, highest_priority) {
                     Some(why) => running.kept.push(KeptPod {
                         key: pod.key.clone(),
                         node: cluster.node_name(node).clone(),
@@ -61,35 +52,5 @@ impl RunningPods {
             }
         }
         running
-    }
-}
-
-impl Kept {
-    /// Returns why a running pod is not moved; `None` if it may be.
-    pub fn of(pod: &Pod, highest_priority: i32) -> Option<Self> {
-        let hints = pod.spec.eviction;
-        let kind = pod.controller.as_ref().map(|own| own.kind);
-        let goes_with_node = [
-            (kind == Some(ControllerKind::DaemonSet), "belongs to a DaemonSet"),
-            (kind == Some(ControllerKind::Node), "is a static pod"),
-            (pod.terminating, "ends"),
-        ];
-        let stays = [
-            (kind.is_none(), "has no controller"),
-            (pod.priority() > highest_priority, "has a higher priority than is moved"),
-            (pod.group().is_some(), "belongs to a PodGroup"),
-            (!pod.spec.resource_claims.is_empty(), "uses ResourceClaims"),
-            (hints.safe_to_evict == Some(false), "has the annotation safe-to-evict: false"),
-            (hints.do_not_disrupt, "has the annotation do-not-disrupt: true"),
-            (
-                hints.has_local_data && hints.safe_to_evict != Some(true),
-                "has local data: emptyDir or hostPath",
-            ),
-        ];
-        let first = |reasons: &[(bool, &'static str)], goes_with_node| {
-            let (_, reason) = reasons.iter().find(|(holds, _)| *holds)?;
-            Some(Self { reason, goes_with_node })
-        };
-        first(&goes_with_node, true).or_else(|| first(&stays, false))
     }
 }

@@ -54,9 +54,7 @@ pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
 };
-pub use self::move_policy::{
-    DO_NOT_DISRUPT_FIELD, LOCAL_VOLUMES_FIELD, MovePolicy, SAFE_TO_EVICT_FIELD,
-};
+pub use self::move_policy::{MovePolicy, Unmovable};
 pub use self::per_node::PerNode;
 pub use self::placement::{
     Division, DomainLabel, GroupPlacement, GroupPlacements, LevelDivision, LevelPlacement,

@@ -2,17 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::{ControllerKind, Pod};
-
-/// Where a pod has the annotation with which its owner allows or forbids its eviction.
-pub const SAFE_TO_EVICT_FIELD: &str =
-    "/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict";
-/// Where a pod has the annotation with which its owner forbids its eviction.
-pub const DO_NOT_DISRUPT_FIELD: &str = "/metadata/annotations/karpenter.sh~1do-not-disrupt";
-/// Where a pod has its volumes on the disk of its node.
-pub const LOCAL_VOLUMES_FIELD: &str = "/spec/volumes/*/emptyDir,hostPath";
 
 /// For which waiting pods the scheduler moves other pods, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,51 +19,64 @@ pub struct MovePolicy {
     pub timeout: Duration,
 }
 
-impl MovePolicy {
-    /// Returns why the pod on a node is not moved; `None` if it may be. The cluster keeps the
-    /// fields that this reads only for a plugin that [makes room](crate::PluginBuilder::makes_room).
-    pub fn keeps(&self, pod: &Pod) -> Option<&'static str> {
+/// Why a running pod is not moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unmovable {
+    /// The reason, as what is said of the pod.
+    pub reason: &'static str,
+    /// Whether the pod goes with its node, so that it does not keep the node.
+    pub goes_with_node: bool,
+}
+
+impl Unmovable {
+    /// Returns why a pod on a node is not moved; `None` if it may be.
+    pub fn of(pod: &Pod, highest_priority: i32) -> Option<Self> {
+        let hints = pod.spec.eviction;
         let kind = pod.controller.as_ref().map(|own| own.kind);
-        let text = |field| pod.extra.get(field).and_then(Value::as_str);
-        let safe_to_evict = text(SAFE_TO_EVICT_FIELD);
-        let is_replaced = matches!(
-            kind,
-            Some(
+        let goes_with_node = [
+            (kind == Some(ControllerKind::DaemonSet), "belongs to a DaemonSet"),
+            (kind == Some(ControllerKind::Node), "is a static pod"),
+            (pod.terminating || pod.terminal, "ends"),
+        ];
+        let stays = [
+            (kind.is_none(), "has no controller"),
+            (pod.priority() > highest_priority, "has a higher priority than is moved"),
+            (pod.group().is_some(), "belongs to a PodGroup"),
+            (!pod.spec.resource_claims.is_empty(), "uses ResourceClaims"),
+            (hints.safe_to_evict == Some(false), "has the annotation safe-to-evict: false"),
+            (hints.do_not_disrupt, "has the annotation do-not-disrupt: true"),
+            (
+                hints.has_local_data && hints.safe_to_evict != Some(true),
+                "has local data: emptyDir or hostPath",
+            ),
+        ];
+        let first = |reasons: &[(bool, &'static str)], goes_with_node| {
+            let (_, reason) = reasons.iter().find(|(holds, _)| *holds)?;
+            Some(Self { reason, goes_with_node })
+        };
+        first(&goes_with_node, true).or_else(|| first(&stays, false))
+    }
+}
+
+impl MovePolicy {
+    /// Returns why the pod on a node is not moved; `None` if it may be.
+    ///
+    /// A Job may count the eviction as a failure, and other controllers need not replace the pod,
+    /// so its owner has to say that it is safe.
+    pub fn keeps(&self, pod: &Pod) -> Option<&'static str> {
+        if let Some(unmovable) = Unmovable::of(pod, self.highest_priority) {
+            return Some(unmovable.reason);
+        }
+        let is_replaced = pod.controller.as_ref().is_some_and(|own| {
+            matches!(
+                own.kind,
                 ControllerKind::ReplicaSet
                     | ControllerKind::ReplicationController
                     | ControllerKind::StatefulSet
             )
-        );
-        let reasons = [
-            (pod.terminating || pod.terminal, "ends"),
-            (kind.is_none(), "has no controller"),
-            (kind == Some(ControllerKind::DaemonSet), "belongs to a DaemonSet"),
-            (kind == Some(ControllerKind::Node), "is a static pod"),
-            (pod.priority() > self.highest_priority, "has a higher priority than is moved"),
-            (pod.group().is_some(), "belongs to a PodGroup"),
-            (!pod.spec.resource_claims.is_empty(), "uses ResourceClaims"),
-            (safe_to_evict == Some("false"), "has the annotation safe-to-evict: false"),
-            (text(DO_NOT_DISRUPT_FIELD) == Some("true"), "has the annotation do-not-disrupt: true"),
-            (
-                safe_to_evict != Some("true") && has_local_data(pod),
-                "has local data: emptyDir or hostPath",
-            ),
-            // A Job may count the eviction as a failure, and other controllers need not replace
-            // the pod.
-            (
-                safe_to_evict != Some("true") && !is_replaced,
-                "belongs to a Job or another controller, and lacks safe-to-evict: true",
-            ),
-        ];
-        reasons.into_iter().find_map(|(keeps, reason)| keeps.then_some(reason))
+        });
+        let is_safe = is_replaced || pod.spec.eviction.safe_to_evict == Some(true);
+        (!is_safe)
+            .then_some("belongs to a Job or another controller, and lacks safe-to-evict: true")
     }
-}
-
-/// Whether a volume of the pod is on the disk of its node. Volumes in memory do not count.
-fn has_local_data(pod: &Pod) -> bool {
-    let volumes = pod.extra.get(LOCAL_VOLUMES_FIELD).and_then(Value::as_array);
-    volumes.into_iter().flatten().any(|volume| {
-        let in_memory = volume["emptyDir"]["medium"] == "Memory";
-        !volume["hostPath"].is_null() || !volume["emptyDir"].is_null() && !in_memory
-    })
 }

@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::quota::Reading;
 use crate::{
-    Bind, ClusterEvent, DEADLINE_FIELD, DO_NOT_DISRUPT_FIELD, Decoders, EventForPod, EventResource,
-    ExtensionPoint, ExtraFields, Feed, Filter, HintResult, HoldPolicy, LOCAL_VOLUMES_FIELD, Metric,
-    MovePolicy, NormalizeScore, Permit, PlacementFeasible, PlacementGenerate, PlacementScore,
-    PluginName, PodDeleted, PodGroupPostFilter, PodRoom, PostBind, PostFilter, PreBind, PreEnqueue,
-    PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint, RUN_TIME_FIELD, Reserve,
-    SAFE_TO_EVICT_FIELD, Score, StandingQueries, Timer, extension_points,
+    Bind, ClusterEvent, DEADLINE_FIELD, Decoders, EventForPod, EventResource, ExtensionPoint,
+    ExtraFields, Feed, Filter, HintResult, HoldPolicy, Metric, MovePolicy, NormalizeScore, Permit,
+    PlacementFeasible, PlacementGenerate, PlacementScore, PluginName, PodDeleted,
+    PodGroupPostFilter, PodRoom, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreScore, QueueSort, QueueingHint, RUN_TIME_FIELD, Reserve, Score,
+    StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
@@ -350,14 +350,11 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     }
 
     /// Declares that the plugin keeps pods off [held room](crate::Cluster::holds), so that the
-    /// scheduler makes room by this policy. Keeps the fields of pods that decide whether they may
-    /// be moved.
+    /// scheduler makes room by this policy.
     #[must_use]
-    pub fn makes_room(mut self, policy: MovePolicy) -> Self {
+    pub const fn makes_room(mut self, policy: MovePolicy) -> Self {
         self.built.makes_room = Some(policy);
-        [SAFE_TO_EVICT_FIELD, DO_NOT_DISRUPT_FIELD, LOCAL_VOLUMES_FIELD]
-            .into_iter()
-            .fold(self, Self::keep_pod_field)
+        self
     }
 
     /// Adds a sentence for operators, for example about an argument without effect. The daemon logs
