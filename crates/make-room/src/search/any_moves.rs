@@ -115,7 +115,7 @@ impl Search<'_, '_> {
             return Ok(Next::States(next.collect()));
         }
         let goal = self.goal.clone();
-        self.decisions.count_large(&goal)?;
+        self.decisions.count_large(goal.count() + self.pods.count())?;
         if let Some(node) = self.fits_within(&goal, supposed)? {
             return Ok(Next::Found(node));
         }
@@ -182,7 +182,7 @@ impl Search<'_, '_> {
         left.remove(from);
         let mut nodes = Vec::new();
         loop {
-            self.decisions.count_large(&left)?;
+            self.decisions.count_large(left.count())?;
             let moved = supposed.suppose(|supposed| self.move_within(pod, &left, supposed))?;
             let Some(node) = moved else { return Ok(nodes) };
             left.remove(node);

@@ -32,6 +32,32 @@ pub(super) struct Bounds {
     moves: usize,
 }
 
+/// The nodes with the most room for each need, by which some pods fit on no other node now.
+#[derive(Debug)]
+pub(super) struct Rooms(Vec<Room>);
+
+/// The nodes with the most and the second most of a need.
+#[derive(Debug)]
+struct Room {
+    need: Need,
+    most: Option<(i64, NodeIx)>,
+    second: i64,
+}
+
+impl Rooms {
+    /// Whether a pod lacks room on every node but its own.
+    pub(super) fn lack(&self, pod: &Pod, node: Option<NodeIx>) -> bool {
+        self.0.iter().any(|room| {
+            let free = match room.most {
+                Some((free, own)) if Some(own) != node => free,
+                Some(_) => room.second,
+                None => return true,
+            };
+            room.need.amount_of(&pod.requests.fit) > free
+        })
+    }
+}
+
 /// Pods that may leave a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaving<'p> {
@@ -71,6 +97,25 @@ impl Bounds {
             self.cost_of(need, missing, leaving.pods, pods)
         });
         costs.try_fold(Cost::default(), |most, cost| Some(most.max(cost?)))
+    }
+
+    /// Returns the room for the needs that count.
+    pub(super) fn rooms(&self, cluster: &Cluster) -> Rooms {
+        let room = |need: &Need| {
+            let mut room = Room { need: need.clone(), most: None, second: i64::MIN };
+            for node in cluster.nodes().iter() {
+                let free = need.free(node, cluster);
+                match room.most {
+                    Some((most, _)) if free <= most => room.second = room.second.max(free),
+                    most => {
+                        room.second = most.map_or(i64::MIN, |(most, _)| most);
+                        room.most = Some((free, node));
+                    }
+                }
+            }
+            room
+        };
+        Rooms(self.needs.iter().map(room).collect())
     }
 
     fn cost_of(
@@ -128,37 +173,46 @@ impl Need {
         })
     }
 
-    /// Returns the amount that is missing on a node. Devices may provide a resource that a node
-    /// does not offer itself.
+    /// Returns the amount that is missing on a node.
     fn missing(&self, node: NodeIx, cluster: &Cluster) -> i64 {
+        let amount = match self {
+            Self::Slot => 1,
+            Self::MilliCpu(amount)
+            | Self::Memory(amount)
+            | Self::EphemeralStorage(amount)
+            | Self::Scalar(_, amount) => *amount,
+        };
+        amount.saturating_sub(self.free(node, cluster))
+    }
+
+    /// Returns the amount that is free on a node. Devices may provide a resource that a node does
+    /// not offer itself.
+    fn free(&self, node: NodeIx, cluster: &Cluster) -> i64 {
         let place = node.index();
-        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
-        let (amount, free) = match self {
-            Self::Slot => (1, cluster.allowed_pods()[place] - cluster.pod_counts()[place]),
-            Self::MilliCpu(amount) => {
-                (*amount, allocatable.milli_cpu[place].saturating_sub(requested.milli_cpu[place]))
+        let (all, used) = (cluster.allocatable(), cluster.requested());
+        let (all, used) = match self {
+            Self::Slot => (cluster.allowed_pods()[place], cluster.pod_counts()[place]),
+            Self::MilliCpu(_) => (all.milli_cpu[place], used.milli_cpu[place]),
+            Self::Memory(_) => (all.memory[place], used.memory[place]),
+            Self::EphemeralStorage(_) => {
+                (all.ephemeral_storage[place], used.ephemeral_storage[place])
             }
-            Self::Memory(amount) => {
-                (*amount, allocatable.memory[place].saturating_sub(requested.memory[place]))
-            }
-            Self::EphemeralStorage(amount) => {
-                let [all, used] =
-                    [allocatable, requested].map(|column| column.ephemeral_storage[place]);
-                (*amount, all.saturating_sub(used))
-            }
-            Self::Scalar(name, amount) => {
+            Self::Scalar(name, _) => {
                 let own = cluster.scalar(name).map(|column| column.get(node)).unwrap_or_default();
                 if own.allocatable == 0 && cluster.device_class_of_resource(name).is_some() {
-                    return 0;
+                    return i64::MAX;
                 }
-                (*amount, own.allocatable.saturating_sub(own.requested))
+                (own.allocatable, own.requested)
             }
         };
-        amount.saturating_sub(free)
+        all.saturating_sub(used)
     }
 
     fn freed_by(&self, pod: &Pod) -> i64 {
-        let requests = &pod.requests.placed;
+        self.amount_of(&pod.requests.placed)
+    }
+
+    fn amount_of(&self, requests: &Resources) -> i64 {
         match self {
             Self::Slot => 1,
             Self::MilliCpu(_) => requests.milli_cpu,

@@ -11,7 +11,7 @@ use engine::ports::Ports;
 use engine::{Engine, Supposition, Trial};
 use framework::{NodeBits, NodeIx, Pod, Time};
 
-use self::bounds::{Bounds, Leaving};
+use self::bounds::{Bounds, Leaving, Rooms};
 pub(crate) use self::movables::{Decisions, Exhausted, Movables, Step};
 use crate::budgets::Budgets;
 use crate::{Answer, Cost, Movable, Plan};
@@ -135,6 +135,7 @@ struct Search<'q, 'd> {
     /// The nodes on which the pod may be.
     goal: NodeBits,
     bounds: Bounds,
+    rooms: Rooms,
     /// The nodes that take moved pods only if no other node does.
     spared: NodeBits,
 }
@@ -166,22 +167,42 @@ pub(crate) fn find(
     };
     let bounds = Bounds::new(quest.pod, verdicts, quest.moves);
     let spared = NodeBits::default();
-    let mut search = Search { quest, pods, budgets, decisions, goal, bounds, spared };
-    let targets = search.targets(&helpful, supposed);
+    let rooms = bounds.rooms(supposed.cluster());
+    let mut search = Search { quest, pods, budgets, decisions, goal, bounds, rooms, spared };
+    let direct = search.targets(&helpful, |pod| search.may_leave(pod), supposed);
     if quest.others > 0 {
-        search.spared =
-            targets.iter().take(quest.others.saturating_add(1)).map(|target| target.node).collect();
+        let spared = direct.iter().take(quest.others.saturating_add(1));
+        search.spared = spared.map(|target| target.node).collect();
     }
-    search.run(&targets, supposed)
+    let mut best = None;
+    let searched = search.moves_of_one_node(&direct, &mut best, supposed).and_then(|()| {
+        let targets = search.targets(&helpful, |_| true, supposed);
+        let limit = best.as_ref().map(|own: &Found| own.cost);
+        let cheaper = search.any_moves(&targets, limit, supposed)?;
+        cheaper.into_iter().for_each(|own| best = Some(own));
+        Ok(())
+    });
+    let is_certain = searched.is_ok();
+    match best {
+        Some(found) => Finding::Moves { found, is_cheapest: is_certain },
+        None => Finding::Nothing { is_certain },
+    }
 }
 
 impl Search<'_, '_> {
-    /// Returns the nodes where moves may make room, the cheapest first.
-    fn targets(&self, nodes: &NodeBits, supposed: &Supposition<'_, '_, '_>) -> Vec<Target> {
+    /// Returns the nodes where moves of these pods may make room, the cheapest first.
+    fn targets(
+        &self,
+        nodes: &NodeBits,
+        may_leave: impl Fn(usize) -> bool,
+        supposed: &Supposition<'_, '_, '_>,
+    ) -> Vec<Target> {
         // The pod fits nowhere, so that some pod has to move.
         let Some(least) = self.pods.least_cost() else { return Vec::new() };
         let targets = nodes.iter().filter_map(|node| {
-            let leaving = Leaving { node, pods: self.pods.on(node), gone: None };
+            let pods: Vec<usize> =
+                self.pods.on(node).iter().copied().filter(|pod| may_leave(*pod)).collect();
+            let leaving = Leaving { node, pods: &pods, gone: None };
             let bound = self.bounds.cost(leaving, self.pods, supposed.cluster())?;
             Some(Target { bound: bound.max(least), node })
         });
@@ -190,19 +211,12 @@ impl Search<'_, '_> {
         targets
     }
 
-    fn run(mut self, targets: &[Target], supposed: &mut Supposition<'_, '_, '_>) -> Finding {
-        let mut best = None;
-        let searched = self.moves_of_one_node(targets, &mut best, supposed).and_then(|()| {
-            let limit = best.as_ref().map(|own: &Found| own.cost);
-            let cheaper = self.any_moves(targets, limit, supposed)?;
-            cheaper.into_iter().for_each(|own| best = Some(own));
-            Ok(())
-        });
-        let is_certain = searched.is_ok();
-        match best {
-            Some(found) => Finding::Moves { found, is_cheapest: is_certain },
-            None => Finding::Nothing { is_certain },
-        }
+    /// Whether a pod may be moved off its node first of all: its budget allows it, and another node
+    /// may have room for it now. The profile of the asked pod says which requests count.
+    fn may_leave(&self, pod: usize) -> bool {
+        let own = self.pods.pod(pod);
+        let is_like = own.spec.scheduler_name == self.quest.pod.spec.scheduler_name;
+        !(is_like && self.rooms.lack(own, self.pods.node(pod))) && self.may_move([pod])
     }
 
     /// Whether all of these pods may be evicted, beside those that have moved.

@@ -16,8 +16,8 @@ pub(crate) struct Step {
     pub(crate) to: NodeIx,
 }
 
-/// The number of nodes over which a decision counts as one more.
-const NODES_OF_ONE: usize = 16;
+/// The number of nodes or pods a look at which counts as a decision.
+const LOOKED_AT: usize = 16;
 
 /// The search ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,12 @@ impl<'q> Decisions<'q> {
         }
     }
 
-    /// Counts a decision over many nodes as many, because it takes as long.
+    /// Counts a look at so many nodes or pods as decisions, because it takes as long.
     ///
     /// # Errors
     /// Fewer are left.
-    pub(crate) fn count_large(&mut self, nodes: &NodeBits) -> Result<(), Exhausted> {
-        let more = u32::try_from(nodes.count() / NODES_OF_ONE).unwrap_or(u32::MAX);
+    pub(crate) fn count_large(&mut self, looked_at: usize) -> Result<(), Exhausted> {
+        let more = u32::try_from(looked_at / LOOKED_AT).unwrap_or(u32::MAX);
         self.left = self.left.checked_sub(more).ok_or(Exhausted)?;
         Ok(())
     }
@@ -137,6 +137,11 @@ impl<'q> Movables<'q> {
 
     pub(crate) fn cost(&self, pod: usize) -> Cost {
         self.pods[pod].cost
+    }
+
+    /// Returns the number of pods.
+    pub(crate) const fn count(&self) -> usize {
+        self.by_node.len()
     }
 
     /// Returns the cost of the cheapest move; `None` if no pod may move.

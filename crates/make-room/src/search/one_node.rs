@@ -30,7 +30,7 @@ impl Search<'_, '_> {
                 break;
             }
             let pods = self.pods.on(target.node).iter().copied();
-            let pods: Vec<usize> = pods.filter(|pod| self.may_move([*pod])).collect();
+            let pods: Vec<usize> = pods.filter(|pod| self.may_leave(*pod)).collect();
             let found = match self.candidate(target.node, &pods, supposed)? {
                 Some(candidate) => self.vacate(candidate, &pods, limit, supposed)?,
                 None => None,
