@@ -10,6 +10,7 @@
 mod make_room;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use framework::{
@@ -27,7 +28,7 @@ pub const NAME: &str = "RoomReservation";
 const REASON: &str = "RoomReserved";
 
 const HELD: &str = "node(s) held for a pod or group that has waited longer";
-/// Maximum of `maxReservations`. The number of a verdict has a bit for each.
+/// Maximum of `maxReservations`.
 const MOST: usize = 16;
 
 /// The arguments.
@@ -135,16 +136,17 @@ impl PreFilter for KeepOff {
             return Err(Status::skip());
         }
         let ends = run_time(pod).map(|run_time| handle.wall_time() + run_time);
-        let mut off = KeptOff { nodes: NodeBits::default(), as_of: holds.revision() << MOST };
+        let (mut nodes, mut as_of) = (NodeBits::default(), DefaultHasher::new());
+        holds.revision().hash(&mut as_of);
         let refusing = holds.iter().enumerate().filter(|(_, hold)| !hold.admits(pod, ends));
         for (place, hold) in refusing {
-            off.nodes.union(&hold.nodes);
-            off.as_of |= 1 << place;
+            nodes.union(&hold.nodes);
+            place.hash(&mut as_of);
         }
-        if off.nodes.is_empty() {
+        if nodes.is_empty() {
             return Err(Status::skip());
         }
-        state.write(off);
+        state.write(KeptOff { nodes, as_of: as_of.finish() });
         Ok(PreFilterResult::default())
     }
 }
@@ -176,7 +178,9 @@ impl Filter for KeepOff {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Hold, Holder, NodeIx, Purpose, Time};
+    use std::collections::BTreeSet;
+
+    use framework::{Hold, Holder, NodeIx, PodGroupKey, Purpose, Time};
     use serde_json::json;
     use testkit::{cluster, node, pod};
 
@@ -198,6 +202,35 @@ mod tests {
         assert_eq!(error, "maxReservations: Invalid value: 17: must be from 1 to 16");
         assert!(made(json!({"maxPercentOfNodes": 0})).is_err());
         assert!(made(json!({"percent": 5})).is_err());
+    }
+
+    /// Rooms of lost pods have no limit: a zone that fails takes pods of many groups.
+    #[test]
+    fn pods_are_told_apart_by_the_holds_that_refuse_them_however_many_there_are() {
+        let mut cluster = cluster([node("a").build()], []);
+        for number in 0..200 {
+            cluster.hold(Hold {
+                holder: Holder::Group(PodGroupKey::new("default", &format!("g{number}"))),
+                purpose: Purpose::Replacement(2),
+                scheduler_name: "s".into(),
+                priority: 0,
+                may_preempt: false,
+                nodes: [NodeIx::new(0)].into_iter().collect(),
+                since: Time::ZERO,
+                start: None,
+                expires: Time::from_secs(100),
+            });
+        }
+        let handle = testkit::handle(&cluster);
+        let as_of = |pod: framework::Pod| {
+            let mut state = framework::CycleState::new();
+            KeepOff.pre_filter(AttemptMut::new(&mut state, &pod, &handle)).unwrap();
+            state.read::<KeptOff>().unwrap().as_of
+        };
+        let member = |number: usize| pod("p").scheduling_group(&format!("g{number}")).build();
+        let numbers: BTreeSet<u64> = (0..200).map(|number| as_of(member(number))).collect();
+        assert_eq!(numbers.len(), 200);
+        assert_eq!(as_of(member(7)), as_of(member(7)));
     }
 
     #[test]
