@@ -115,8 +115,6 @@ else
 	$(CARGO) test --workspace --lib --bins --tests --examples --no-run
 endif
 
-# A third of the cases that proptest tries by default.
-tests: export PROPTEST_CASES ?= 96
 tests:
 ifeq ($(NEXTEST),yes)
 	$(CARGO) nextest run $(NEXTEST_CONFIG) --workspace --test-threads $(TEST_THREADS)

@@ -354,6 +354,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn equals_a_btree_map(
             phases in prop::collection::vec(

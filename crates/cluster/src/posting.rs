@@ -218,6 +218,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn equals_a_btree_set(
             spread in 1_usize..100,

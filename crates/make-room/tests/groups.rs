@@ -252,7 +252,7 @@ impl Naive {
 #[test]
 fn plans_for_groups_of_random_clusters_can_be_replayed() {
     let (mut fits, mut plans) = (0, 0);
-    for seed in 0..400 {
+    for seed in 0..200 {
         let naive = Naive::random(&mut fastrand::Rng::with_seed(seed));
         let answer = naive.cluster().ask(10);
         assert_eq!(matches!(answer, GroupAnswer::Fits(_)), naive.fits(), "{seed}: {answer:?}");
@@ -266,5 +266,5 @@ fn plans_for_groups_of_random_clusters_can_be_replayed() {
             GroupAnswer::Undecided(reason) => panic!("seed {seed}: {reason}"),
         }
     }
-    assert!(fits > 30 && plans > 30, "{fits} fit, {plans} plans");
+    assert!(fits > 12 && plans > 12, "{fits} fit, {plans} plans");
 }

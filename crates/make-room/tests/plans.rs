@@ -286,7 +286,7 @@ impl Naive {
 #[test]
 fn plans_are_those_of_an_exhaustive_search() {
     let (mut plans, mut chains) = (0, 0);
-    for seed in 0..800 {
+    for seed in 0..400 {
         let naive = Naive::random(&mut fastrand::Rng::with_seed(seed));
         let best = naive.clone().cheapest(&mut Vec::new());
         let answer = naive.cluster().ask(pod("big").cpu(&naive.big.to_string()), Limits::default());
@@ -302,7 +302,7 @@ fn plans_are_those_of_an_exhaustive_search() {
             (best, answer) => panic!("seed {seed}: {best:?}, {answer:?}"),
         }
     }
-    assert!(plans > 50 && chains > 5, "{plans} plans, {chains} of them with other moves");
+    assert!(plans > 25 && chains > 2, "{plans} plans, {chains} of them with other moves");
 }
 
 /// The names of the nodes, each with its moves: the pod and where it goes.

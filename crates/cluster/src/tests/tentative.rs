@@ -261,6 +261,8 @@ fn undo(cluster: &mut Cluster, journal: &mut Vec<Record>, start: usize) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// What is undone leaves no trace: the cluster reads as before, and later changes get the same
     /// ids.
     #[test]

@@ -39,6 +39,8 @@ fn ranked(nodes: &[(usize, i64, i64)]) -> Ranking {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn equals_a_plain_map(
         steps in prop::collection::vec(

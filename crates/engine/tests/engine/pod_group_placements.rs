@@ -538,6 +538,8 @@ fn carry_out(world: &mut World, step: &Step, groups: &mut Vec<(usize, bool)>) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     /// What the engine keeps of racks changes no decision.
     #[test]
     fn groups_are_placed_as_without_what_is_known_of_racks(

@@ -181,6 +181,8 @@ impl Case {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn queue_by_quota_agrees_with_a_search_through_all_entities(
         steps in prop::collection::vec(step(), 0..120),

@@ -251,6 +251,8 @@ fn carry_out(world: &mut Tentative<'_>, steps: &[Step], cx: &mut Context<'_>) ->
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn undone_savepoint_leaves_no_trace(tried in steps(), later in steps()) {
         let mut fixture = Fixture::new();
