@@ -77,7 +77,7 @@ pub use effect::{
     PlannedMove, PlannedMoves,
 };
 pub use engine::Engine;
-pub use engine::supposition::{PlacedGroup, Supposition};
+pub use engine::supposition::{PlacedGroup, Supposition, successor_of};
 pub use framework::EventType;
 pub use input::{Input, Output};
 pub use nominator::Nominator;

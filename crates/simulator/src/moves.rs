@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dry_run::World;
+use engine::successor_of;
 use framework::{Pod, PodKey, PodSpec, Template};
 use make_room::{Answer, Cost, Limits, Movable, Move, Plan, Question};
 
@@ -75,14 +76,12 @@ fn carry_out(moves: &[Move], movable: &[Movable], world: &mut World) {
         let name = format!("{}-moved", old.pod.key.name);
         let key = PodKey::new(&old.pod.key.namespace, &name);
         let uid = format!("{}-moved", old.pod.uid);
-        let unbound = Pod { node_name: None, uncommon: None, ..Pod::clone(&old.pod) };
         let successor = Pod {
             key,
             uid: (&*uid).into(),
             extra: framework::Extra::default(),
             start_time: None.into(),
-            scheduled_condition: None,
-            ..unbound
+            ..successor_of(&old.pod)
         };
         world.remove_pod(&old.pod);
         world.add_pod(first(&successor, &step.to));

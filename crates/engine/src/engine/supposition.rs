@@ -60,6 +60,11 @@ impl Engine {
     }
 }
 
+/// Returns a pod as its controller makes it again: without a node, and without what was said of it.
+pub fn successor_of(pod: &Pod) -> Pod {
+    Pod { node_name: None, scheduled_condition: None, uncommon: None, ..pod.clone() }
+}
+
 /// Asks about the world with other pods on it, and undoes all changes.
 pub(crate) fn suppose<T>(
     world: &mut World,

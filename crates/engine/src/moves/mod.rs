@@ -41,6 +41,8 @@ use crate::world::World;
 
 /// Time between two looks for a pod that has waited.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Time until the next look after a search that found no moves.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Maximum time until a plan is there.
 const LONGEST_PLANNING: Duration = Duration::from_mins(1);
 /// Time until the next plan for a pod after the first failure. It doubles with each further one.
@@ -126,7 +128,8 @@ impl Mover {
         }
     }
 
-    /// Asks for moves for the pod of the highest priority that has waited longest.
+    /// Asks for moves for a pod of the highest priority, of the namespace in which the fewest
+    /// searches were in vain, which has waited longest.
     fn look(&mut self, world: &World, cx: &mut Context<'_>) {
         let pods = world.queue().entities().filter_map(|(place, entity)| match entity {
             QueuedEntity::Pod(pod) if place != Place::Gated => Some(pod),
@@ -138,8 +141,13 @@ impl Mover {
             without_moves.map(|failed| shared_parts(&failed.pod)).collect();
         let waiting = pods.filter_map(|own| Some((own, self.policy_for(own, world, cx.now)?)));
         let waiting = waiting.filter(|(own, _)| !without_moves.contains(&shared_parts(&own.pod)));
-        let first = waiting.min_by_key(|(own, _)| {
-            (Reverse(own.pod.priority()), own.history.initial_attempt, &own.pod.key)
+        let mut in_vain = BTreeMap::<&str, usize>::new();
+        for failed in self.failed.values() {
+            *in_vain.entry(&failed.pod.key.namespace).or_default() += 1;
+        }
+        let first = waiting.min_by_key(|(QueuedPod { pod, history, .. }, _)| {
+            let in_vain = in_vain.get(&*pod.key.namespace).copied().unwrap_or_default();
+            (Reverse(pod.priority()), in_vain, history.initial_attempt, &pod.key)
         });
         let Some((QueuedPod { pod, .. }, policy)) = first else { return };
         let wanted = MovesWanted { pod: pod.key.clone(), uid: pod.uid.clone(), most: policy.most };
@@ -237,6 +245,10 @@ impl Mover {
     /// Gives up the plan.
     fn stop(&mut self, stopped: &Stopped, world: &mut World, cx: &mut Context<'_>) {
         let Some(run) = self.end(world, cx) else { return };
+        let found_none = stopped.outcome == "not_found";
+        if found_none {
+            self.next_look = cx.now + LOOK_AGAIN;
+        }
         cx.probe.count(Count::of(&MOVE_PLANS, &[stopped.outcome]));
         if !world.is_pending(&run.pod) {
             return;
@@ -250,7 +262,7 @@ impl Mover {
         let backoff = BACKOFF.saturating_mul(1 << number.min(16)) / 2;
         let failed = Failed {
             pod: run.pod.clone(),
-            found_none: stopped.outcome == "not_found",
+            found_none,
             number,
             until: cx.now + backoff.min(LONGEST_BACKOFF),
             reason: stopped.reason.clone(),

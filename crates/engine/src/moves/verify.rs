@@ -7,7 +7,7 @@ use framework::{NodeBits, NodeIx, Pod, PodKey};
 use super::run::{Move, Run, Stopped};
 use crate::context::Context;
 use crate::decide::{Decider, Trial};
-use crate::engine::supposition::{Supposition, suppose};
+use crate::engine::supposition::{Supposition, successor_of, suppose};
 use crate::preemption::Preemptions;
 use crate::world::World;
 
@@ -92,10 +92,8 @@ impl<'r> Trying<'r> {
         if pending.any(|own| own.controller == pod.controller) {
             return Err(stays("has a controller with other pods that wait"));
         }
-        let mut successor = Pod { node_name: None, scheduled_condition: None, ..Pod::clone(&pod) };
-        successor.uncommon = None;
         let to = node_named(to, world)?;
-        Ok(Self { step, pod, successor: Arc::new(successor), to })
+        Ok(Self { step, successor: Arc::new(successor_of(&pod)), pod, to })
     }
 }
 

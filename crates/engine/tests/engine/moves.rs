@@ -427,6 +427,22 @@ fn killed_scheduler_leaves_only_pods_that_their_controllers_make_again() {
     }
 }
 
+/// A namespace with many pods for which nothing helps holds up no other.
+#[test]
+fn searches_in_vain_for_one_namespace_hold_up_no_other() {
+    let mut fleet = Fleet::new(&["a", "b"]);
+    fleet.replica("web", 4, "a");
+    fleet.replica("db", 4, "b");
+    for number in 0..100 {
+        let huge = pod(&format!("huge-{number}")).namespace("other");
+        fleet.world.pod(huge.cpu(&(20 + number).to_string()));
+    }
+    fleet.wait(1);
+    fleet.world.pod(pod("large").cpu("5"));
+    fleet.wait(70);
+    assert_eq!(fleet.evicted.len(), 1, "{:?}", fleet.plans());
+}
+
 #[test]
 fn pods_alike_wait_with_the_one_for_which_no_moves_were_found() {
     let mut fleet = Fleet::with_waiting();

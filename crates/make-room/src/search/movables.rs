@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use engine::Supposition;
+use engine::{Supposition, successor_of};
 use framework::{NodeBits, NodeIx, Pod, PodKey};
 
 use super::{node_of, only};
@@ -207,11 +207,4 @@ impl<'q> Movables<'q> {
             cost: *cost,
         }
     }
-}
-
-/// Returns the pod as its controller makes it again.
-fn successor_of(pod: &Pod) -> Pod {
-    let mut successor = Pod { node_name: None, scheduled_condition: None, ..pod.clone() };
-    successor.uncommon = None;
-    successor
 }

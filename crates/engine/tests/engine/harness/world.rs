@@ -220,8 +220,8 @@ impl World {
 
     /// A pod is created, or replaced, and the engine sees it.
     pub(crate) fn pod(&mut self, pod: PodBuilder) {
-        let name = self.store(pod.api()).name;
-        self.see(&name);
+        let key = self.store(pod.api());
+        self.show(&key);
     }
 
     /// The API server stores a pod under a new version.
@@ -235,14 +235,24 @@ impl World {
 
     /// The API server changes a pod; the engine does not see it yet.
     pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut api::Pod)) {
-        let mut pod = self.server[&key(name)].clone();
+        let mut pod = self.server[&self.key_of(name)].clone();
         change(&mut pod);
         self.store(pod);
     }
 
     /// The watch shows the pod as it is.
     pub(crate) fn see(&mut self, name: &str) {
-        let json = serde_json::to_value(&self.server[&key(name)]).expect("a pod is JSON");
+        self.show(&self.key_of(name));
+    }
+
+    /// The key of a pod, whatever its namespace is.
+    fn key_of(&self, name: &str) -> PodKey {
+        let known = self.server.keys().find(|own| &*own.name == name);
+        known.cloned().unwrap_or_else(|| key(name))
+    }
+
+    fn show(&mut self, pod: &PodKey) {
+        let json = serde_json::to_value(&self.server[pod]).expect("a pod is JSON");
         let pod = Pod::from_json(&json, &self.engine.profiles().extra_fields());
         let pod = pod.expect("the JSON of a pod is a pod");
         self.apply(Change::Pod(Box::new(pod)));
