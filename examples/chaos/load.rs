@@ -1,6 +1,6 @@
 //! A load that changes all the time: pods with every kind of constraint come, end and are deleted.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -10,15 +10,18 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 
 use crate::gangs::Gangs;
+use crate::moves;
 use crate::pods::{
     KINDS, Kind, NAMESPACE, create_claim, has_ended, most_free, pod, problem_of_pending, typed,
 };
 use crate::rules::node_of;
 
 /// Number of pods at which no more are created, for each node.
-const PODS_PER_NODE: usize = 14;
+const PODS_PER_NODE: usize = 10;
 /// One in this many turns creates a gang.
 const GANGS: u32 = 6;
+/// One in this many turns creates a pod that needs most of a node.
+const LARGE: u32 = 12;
 /// Maximum number of pods of a gang.
 const MOST_IN_GANG: usize = 5;
 /// Time limit of a request of the load itself, which faults concern, too.
@@ -50,6 +53,10 @@ impl Load {
             if room > MOST_IN_GANG && self.rng.u32(..GANGS) == 0 {
                 self.gangs.create(&mut self.rng).await?;
             }
+            if room > 0 && self.rng.u32(..LARGE) == 0 {
+                self.created += 1;
+                moves::create_large(&self.client, self.created).await?;
+            }
             for _ in 0..self.rng.usize(..=2) {
                 if let Some(pod) = self.rng.choice(&pods) {
                     self.delete_pod(pod).await?;
@@ -80,11 +87,15 @@ impl Load {
     /// Checks that no pod has two `Scheduled` events.
     pub(crate) async fn assert_bound_once(&self) -> anyhow::Result<()> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for event in events.list(&ListParams::default()).await?.items {
-            let pod = event.regarding.and_then(|pod| pod.uid);
-            if event.reason.as_deref() == Some("Scheduled") && !seen.insert(pod.clone()) {
-                bail!("the pod with the UID {pod:?} has two events Scheduled");
+            // A PodGroup has the event again after its pods have gone.
+            let pod = event.regarding.clone().filter(|own| own.kind.as_deref() == Some("Pod"));
+            let Some(pod) = pod.filter(|_| event.reason.as_deref() == Some("Scheduled")) else {
+                continue;
+            };
+            if let Some(first) = seen.insert(pod.uid, event.clone()) {
+                bail!("a pod has two events Scheduled: {first:?} and {event:?}");
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ mod api_server;
 mod clusters;
 mod gangs;
 mod load;
+mod moves;
 mod pods;
 mod replica;
 mod rules;
@@ -105,8 +106,10 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let api_server = ApiServer::start(args.seed).await?;
     let client = api_server.client().await?;
     let mut load = Load::new(client.clone(), args.seed);
-    create_nodes(&client, args.nodes.unwrap_or(12)).await?;
-    let watcher = Watcher::start(client).await?;
+    let nodes = args.nodes.unwrap_or(12);
+    create_nodes(&client, nodes).await?;
+    moves::create_movable(&client, nodes).await?;
+    let watcher = Watcher::start(client.clone()).await?;
     let mut replicas = Replicas::start(&api_server).await?;
     let mut trouble = Trouble::new(args.seed);
 
@@ -140,6 +143,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     watcher.check()?;
     println!("{}", watcher.summary());
     println!("{}", load.summary());
+    println!("{}", moves::summary(&client).await?);
     println!("{}", trouble.summary());
     println!(
         "every pod was bound or explained {:.1} s after the trouble; no rule was broken",

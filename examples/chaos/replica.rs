@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use kube::config::Kubeconfig;
 
 use crate::api_server::ApiServer;
+use crate::moves;
 use crate::proxy::{Proxy, Way};
 
 /// The first arguments that make this program the daemon.
@@ -25,7 +26,6 @@ leaderElection:
   retryPeriod: 500ms
   resourceNamespace: kube-system
   resourceName: chaos
-profiles: [{schedulerName: loadmaster}]
 ";
 
 /// Number of lines of each log that are shown after a failure.
@@ -151,7 +151,7 @@ impl Replicas {
     pub(crate) async fn start(api_server: &ApiServer) -> anyhow::Result<Self> {
         let role = Role {
             command: "run",
-            configuration: CONFIGURATION.to_owned(),
+            configuration: format!("{CONFIGURATION}{}", moves::PROFILE),
             flags: vec!["--secure-port=0".to_owned()],
         };
         let kubeconfig = api_server.kubeconfig()?;
