@@ -5,7 +5,7 @@
 //!
 //! * `gang` decides about equal pods one by one and as a gang, without constraint, and with
 //!   anti-affinity by host.
-//! * `rack` decides about a gang that has to be in one rack, by one level of a topology or by three.
+//! * `rack` decides about a gang that has to be in one rack, by one level of a topology or three.
 //! * `waiting` decides about plain pods while gangs wait that fit nowhere.
 //! * `preemption` decides about a gang that needs the room of others.
 

@@ -241,7 +241,7 @@ pub struct PodSpec {
     pub scheduling_gates: Box<[Arc<str>]>,
     /// The PodGroup that `spec.schedulingGroup` names.
     pub scheduling_group: Option<Arc<str>>,
-    /// The levels of a topology that the annotations of Kueue ask for. Only pods of groups have them.
+    /// The levels of a topology that annotations of Kueue ask for; none for pods without a group.
     pub pod_set_topology: Option<Arc<[TopologyLevel]>>,
     /// Pod affinity; `None` if the field is absent.
     pub pod_affinity: Option<PodAffinity>,

@@ -22,9 +22,10 @@
 //! - [`counters`]: counters that only metrics read.
 //! - [`timers`]: the timers of plugins.
 //!
-//! Modules import downward only, in this order: engine, moves, preemption, attempts, binding, failure,
-//! decide, ranking, cycle, world, queue, profile, and the small modules that all of them use. No
-//! two files import each other.
+//! Modules import downward, in this order: engine, moves, preemption, attempts, binding, failure,
+//! decide, ranking, cycle, world, queue, profile, and the small modules that all of them use. There
+//! is one exception: `moves` tries its plans with `engine::supposition`. No two files import each
+//! other.
 
 mod attempt;
 mod attempts;

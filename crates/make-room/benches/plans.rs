@@ -1,8 +1,8 @@
 //! Measures plans for a pod with eight GPUs: `cargo bench -p loadmaster-make-room --bench plans`.
 //!
 //! Each node has eight GPUs and ten pods: some with 1, 2 or 4 GPUs, so that five to seven GPUs are
-//! taken, and pods with CPU alone. A tenth of the pods has local data and stays. Half of the budgets
-//! allow no eviction.
+//! taken, and pods with CPU alone. A tenth of the pods has local data and stays. Half of the
+//! budgets allow no eviction.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

@@ -31,7 +31,8 @@ impl Default for Options {
     }
 }
 
-/// The room for a pod, or for a PodGroup. Its JSON form is an interface: fields are added, never renamed.
+/// The room for a pod, or for a PodGroup. Its JSON form is an interface: fields are added, never
+/// renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
@@ -189,8 +190,8 @@ impl Asking<'_> {
         }
     }
 
-    /// Looks for moves after which this pending pod fits, or the PodGroup of this name. `None` if no
-    /// such pod waits.
+    /// Looks for moves after which this pending pod fits, or the PodGroup of this name. `None` if
+    /// neither waits.
     pub fn room_for_pending(mut self, name: &PodKey) -> Option<Room> {
         if let Some((_, queued)) = self.engine.queue().get(name) {
             let pod = queued.pod.clone();

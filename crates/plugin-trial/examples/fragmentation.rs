@@ -5,10 +5,10 @@
 //! cargo run --release -p loadmaster-plugin-trial --example fragmentation [-- SEEDS JOBS]
 //! ```
 //!
-//! Each job is a PodGroup whose pods need a node each, all in one rack. A job comes in every unit of
-//! time, and stays for a time that its seed draws; together the jobs ask for 90 % of the nodes. A
-//! job that does not fit when it comes goes away. The jobs of the first tenth fill the cluster and
-//! are not counted.
+//! Each job is a PodGroup whose pods need a node each, all in one rack. A job comes in every unit
+//! of time, and stays for a time that its seed draws; together the jobs ask for 90 % of the nodes.
+//! A job that does not fit when it comes goes away. The jobs of the first tenth fill the cluster
+//! and are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! The plugins RoomReservation and MakeRoom: room is held for the pod or group that has waited
 //! longest, and pods are moved so that a pod fits.
 //!
-//! The engine chooses the nodes ([`HoldPolicy`], [`MovePolicy`](framework::MovePolicy)); the cluster
-//! has them ([`Cluster::holds`]); the plugins keep other pods off them, unless they end in time or
-//! the holder may evict them.
+//! The engine chooses the nodes ([`HoldPolicy`], [`MovePolicy`](framework::MovePolicy)); the
+//! cluster has them ([`Cluster::holds`]); the plugins keep other pods off them, unless they end in
+//! time or the holder may evict them.
 //!
 //! [`Cluster::holds`]: framework::Cluster::holds
 

@@ -41,7 +41,7 @@ impl MoveBudget {
     /// Makes room for a pod that fits nowhere, the last of so many, if moves are left for it. Every
     /// placed pod may be moved, at equal costs. Returns whether the pod was placed.
     ///
-    /// Pods that are moved end together, and their successors go where the plan has them, before any
+    /// Pods that are moved end together. Their successors go where the plan has them, before any
     /// pod that waits: they have a higher priority, and evict no pod.
     pub fn make_room(&mut self, pod: &Pod, arrived: usize, world: &mut World) -> bool {
         let moves = self.left.min(MOST);

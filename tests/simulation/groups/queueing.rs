@@ -178,8 +178,8 @@ fn does_not_fit(group: &QueuedGroup, engine: &Engine, oracle: &mut Oracle<'_>) -
     })
 }
 
-/// Returns how many of the pods fit together, in one domain of `key` if there is one; `None` if pods
-/// with a node pin the domain.
+/// Returns how many of the pods fit together, in one domain of `key` if there is one; `None` if
+/// pods with a node pin the domain.
 fn fitting(
     key: Option<&Arc<str>>,
     pods: &[Arc<Pod>],

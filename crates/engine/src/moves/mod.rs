@@ -1,10 +1,10 @@
 //! Moves of pods, one by one, so that a pod fits that fits nowhere.
 //!
 //! ```text
-//!   a pod has waited ─▶ plan ─▶ [verify ─▶ hold room ─▶ evict ─▶ successor placed ─▶ pause] ─▶ start
-//!                        │         │                      │             │
-//!                        └─────────┴───────────┬──────────┴─────────────┘
-//!                                 stopped, and tried again after a backoff
+//! a pod has waited ─▶ plan ─▶ [verify ─▶ hold room ─▶ evict ─▶ successor placed ─▶ pause] ─▶ start
+//!                      │         │                      │             │
+//!                      └─────────┴───────────┬──────────┴─────────────┘
+//!                               stopped, and tried again after a backoff
 //! ```
 //!
 //! The caller looks for the moves beside the engine ([`EffectKind::PlanMoves`]). Before each move

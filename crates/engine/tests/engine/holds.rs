@@ -182,8 +182,8 @@ fn condition_names_the_room_and_short_pods_use_it_meanwhile() {
     assert!(batch.holds().is_empty());
 }
 
-/// Two racks of two nodes, full of pods that declare their run times. Those of rack `b` end first,
-/// and of these the pods of node `b0`.
+/// Two racks of two nodes, full of pods that declare their run times. The pods of rack `b` end
+/// before those of rack `a`, and the pods of node `b0` end first.
 fn racks_of_small_pods() -> Batch {
     let args = PluginArgs::new(json!({"afterSeconds": 60, "maxPercentOfNodes": 50}));
     let mut batch =
